@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from fractions import Fraction
 from importlib.util import find_spec
 from io import StringIO
 from math import inf, nan
@@ -24,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from campaign.calls import Function
+from campaign.changes import in_a_graph
 from campaign.subject import Finding, Given, Subject
 from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.branches import Branches
@@ -95,7 +97,9 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     answered = torch.tensor([_is_answered(subject, raw, given, i) for i in range(ROWS)])
     if not answered.any():
         return
-    first = int(answered.nonzero()[0, 0])
+    again = answered.nonzero().squeeze(-1)
+    again = again.repeat(ROWS)[:ROWS]  # graphs are made for so many rows
+    first = int(again[0])
     example = (
         raw[first].repeat(ROWS, 1),
         {name: column[first].repeat(ROWS) for name, column in given.items()},
@@ -112,7 +116,8 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's own, about torch
-                x = make(_Best(subject.mux), *example)(raw, given)
+                run = make(_Best(subject.mux), *example)
+                x = run(raw, given)
         except Exception as error:
             yield Finding(
                 check, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
@@ -120,6 +125,9 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
             continue
         here = {column: values[answered] for column, values in given.items()}
         yield subject.judged(f"{check}: rows", x[answered], raw[answered], here)
+        if name == "export":
+            own = {column: values[again] for column, values in given.items()}
+            yield Finding(f"{check}: gradients", in_a_graph(subject, run, own, ROWS))
         if name == "onnx":
             # There subnormal inputs are read as the runtime reads them: rows that eager refuses for them may obey.
             read = _are_small(given, subject.mux.dtype) & ~answered & ~x.isnan().all(-1)
@@ -161,7 +169,7 @@ def _inputs(subject: Subject) -> Given:
     for declared in subject.sentence.inputs:
         wild = [nan, inf, -inf, -5.0, 1e4, float(torch.finfo(dtype).max)]
         if declared.upper is not None:
-            wild += [min(float(2 * abs(declared.upper) + 1), 1e300)] * 2
+            wild += [float(min(2 * abs(declared.upper) + 1, Fraction(10**300)))] * 2
         other = torch.tensor(
             subject.random.choices(wild, k=ROWS), dtype=torch.float64
         ).to(dtype)

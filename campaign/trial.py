@@ -27,6 +27,7 @@ from torch import Tensor
 
 from campaign.calls import functions_of
 from campaign.cascades import CASCADES
+from campaign.changes import changes
 from campaign.coefficients import (
     coefficients_from_inputs,
     switches_from_inputs,
@@ -336,6 +337,9 @@ class Trial:
             self._attack(one_by_one(self.rows // len(DTYPES), meaning), mux)
             self._attack(extreme_inputs, mux)
             self._attack(repairs, mux)
+            self._attack(changes, mux)
+            if self.recorded and dtype is torch.float64:
+                self._attack(recorded_graphs, mux)
             if made_for and self.random.random() < FLUSHED:
                 self._attack(while_flushing, mux)
         if made_for:
@@ -687,6 +691,7 @@ class Trial:
             if self.random.random() < share or self.thorough:
                 self._attack(attack, mux)
         self._attack(losses, mux)
+        self._attack(changes, mux)
 
     def _attack(self, attack: Attack, mux: Multiplexer) -> None:
         """One attack; an exception that it does not expect is a violation of its own."""

@@ -20,6 +20,7 @@ from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
+from multiplexnet.transforms.separable import PaperSeparable
 
 # What torch warns of in its own code.
 pytestmark = pytest.mark.filterwarnings(
@@ -495,6 +496,61 @@ def test_an_exported_layer_can_be_trained(name: str) -> None:
     found = torch.autograd.grad((exported(raw) * weight).sum(), raw)
     assert expected[0].any()
     torch.testing.assert_close(found, expected)
+
+
+def test_the_papers_map_is_exported_with_gradients_where_a_choice_has_no_interval() -> (
+    None
+):
+    rules = Rules("x: real; u: input[-4, 4]; 0 <= x <= 1 or u > 3; y: real; y == 2")
+    mux = Multiplexer(rules, dtype=torch.float64, boxes=PaperSeparable).eval()
+
+    class OfRaw(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mux = mux
+
+        def forward(self, raw: Tensor, u: Tensor) -> Tensor:
+            x: Tensor = self.mux(raw, u=u).best()
+            return x
+
+    raw = torch.randn(20, mux.in_features, dtype=torch.float64)
+    u = torch.linspace(-4, 4, 20, dtype=torch.float64)
+    exported = torch.export.export(OfRaw().eval(), (raw, u)).module()
+    leaf = raw.clone().requires_grad_()
+    (found,) = torch.autograd.grad(exported(leaf, u).sum(), leaf)
+    (expected,) = torch.autograd.grad(OfRaw()(leaf, u).sum(), leaf)
+    assert found.isfinite().all()
+    torch.testing.assert_close(found, expected)
+    change = torch.func.jvp(lambda rows: OfRaw()(rows, u), (raw,), (raw,))[1]
+    torch.testing.assert_close(change.sum(-1), (expected * raw).sum(-1))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_an_end_that_rounding_reaches_is_followed_in_every_way(training: bool) -> None:
+    """Where both ends are the input the output moves with it, though ``u σ(−z) + u σ(z)`` may be rounded beyond u."""
+    mux = Multiplexer(
+        Rules("u: input[0, 4]; x: real; u <= x <= u"), dtype=torch.float64
+    )
+    raw = torch.randn(50, mux.in_features, dtype=torch.float64)
+
+    class OfInput(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mux = mux.train(training)
+
+        def forward(self, u: Tensor) -> Tensor:
+            x: Tensor = self.mux(raw, u=u).best()[..., 0]
+            return x
+
+    u = torch.linspace(0.1, 3.9, 50, dtype=torch.float64)
+    ask = OfInput().train(training)
+    ones = torch.ones_like(u)
+    forward = torch.func.jacfwd(ask)(u) @ ones
+    exported = torch.export.export(ask, (u,)).module()
+    leaf = u.clone().requires_grad_()
+    (backward,) = torch.autograd.grad(exported(leaf).sum(), leaf)
+    torch.testing.assert_close(forward, ones)
+    torch.testing.assert_close(backward, ones)
 
 
 def test_what_looks_at_numbers_does_so_inside_of_derivatives() -> None:

@@ -338,6 +338,32 @@ def test_a_row_without_any_output_is_an_error_and_nan_in_a_graph() -> None:
     assert x[[0, 2], 0].tolist() == [1.0, 5.0]
 
 
+def test_an_exported_budget_passes_gradients_on() -> None:
+    """Also if what it was recorded with required none."""
+    mux = mx.Multiplexer(mx.Rules(ONE), dtype=torch.float64)
+
+    class Best(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mux = mux
+
+        def forward(self, raw: Tensor, price: Tensor, budget: Tensor) -> Tensor:
+            x: Tensor = self.mux(raw, price=price, budget=budget).best()
+            return x
+
+    given = (
+        torch.randn(3, 1, dtype=torch.float64),
+        torch.tensor([30.0, 40.0, 70.0], dtype=torch.float64),
+        torch.tensor([300.0, 100.0, 900.0], dtype=torch.float64),
+    )
+    exported = torch.export.export(Best(), given).module()
+    leaves = [value.requires_grad_() for value in given]
+    expected = torch.autograd.grad(Best()(*leaves).sum(), leaves)
+    found = torch.autograd.grad(exported(*leaves).sum(), leaves)
+    assert all(gradient.all() for gradient in expected)
+    torch.testing.assert_close(found, expected)
+
+
 def test_numbers_that_the_dtype_does_not_hold_are_rounded_to_the_safe_side() -> None:
     rules = mx.Rules(ONE)
     mux = mx.Multiplexer(rules)

@@ -13,6 +13,8 @@ from functools import cache
 from math import prod
 from pathlib import Path
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -43,6 +45,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.rules import Rules
 from multiplexnet.smt.questions import domain_z3, input_range_z3, satisfiable, to_z3
+from multiplexnet.smt.search import Questions
 
 SATISFIABLE = [case for case in CASES if case.satisfiable]
 
@@ -560,3 +563,29 @@ def test_dense_rows_of_many_digits_are_settled_without_the_solver(
     ]
     found = compile_rules(Rules(["x: real[20]", *rows]).specification)
     assert len(list(found.terms)) == 1
+
+
+def test_of_boxes_z3_is_asked_hardly_more_than_whether_they_are_right() -> None:
+    """Points a step beyond their bounds show that these are needed."""
+    random = Random(0)
+
+    def box() -> str:
+        ends = [(random.randint(-50, 50), random.randint(1, 30)) for _ in range(6)]
+        return " and ".join(
+            f"{a} <= x[{j}] <= {a + d}" for j, (a, d) in enumerate(ends)
+        )
+
+    text = "x: real[6]; " + " or ".join(f"({box()})" for _ in range(20))
+    asked = 0
+    answer = Questions.answer
+
+    def counting(self: Questions, *arguments: Any) -> bool | None:
+        nonlocal asked
+        asked += 1
+        return answer(self, *arguments)
+
+    with patch.object(Questions, "answer", counting):
+        found = Rules(text).compile()
+    (block,) = found.blocks
+    assert len(block.terms) == 20
+    assert asked <= 2 * len(block.terms)

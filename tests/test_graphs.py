@@ -619,6 +619,28 @@ def test_onnxruntime_says_nan_where_eager_refuses_for_lack_of_room(
     assert found.isnan().squeeze(-1).tolist() == [True, True, False]
 
 
+def test_onnxruntime_keeps_every_digit_of_a_range(tmp_path: Path) -> None:
+    """The ends of u were compared as float32, next to which 0.1 and 0.3 have neighbours on both sides."""
+    rules = mx.Rules("x: real; u: input[0.1, 0.3]; u <= x <= u + 1")
+    mux = mx.Multiplexer(rules, dtype=torch.float64).eval()
+    ends = torch.tensor([0.1, 0.3], dtype=torch.float64)  # 0.1 is rounded up, 0.3 down
+    below, above = (torch.nextafter(ends, torch.full_like(ends, o)) for o in (-1, 1))
+    u = torch.cat([below, ends, above])
+    raw = torch.randn(len(u), mux.in_features, dtype=torch.float64)
+    found = through_onnx(Ended(mux), raw, {"u": u}, tmp_path)(raw, {"u": u})
+    assert found.isnan().squeeze(-1).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        True,
+    ]
+    inside = ~found.isnan().squeeze(-1)
+    expected = mux(raw[inside], u=u[inside]).best()
+    assert torch.allclose(found[inside], expected, rtol=1e-12, atol=0)
+
+
 def test_onnxruntime_has_no_bfloat16(tmp_path: Path) -> None:
     """docs/understand/guarantee.md says so. Once this fails the format belongs to the test above."""
     mux = built("above an input", torch.bfloat16)

@@ -8,20 +8,24 @@ implicant*; it is blocked, and the search goes on until nothing is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import z3
 
-from multiplexnet.compiler.points import AtomTable, Bools, Pool
+from multiplexnet.compiler.points import AtomTable, Bools, Pool, Tree
 from multiplexnet.exact.deadline import Deadline
-from multiplexnet.language.formula import And, Atom, Formula, Or, atoms
+from multiplexnet.language.formula import And, Atom, Formula, Or, Symbol, atoms
 from multiplexnet.smt.search import Questions, Sandbox
 
 __all__ = ["Implicant", "Implicants", "Literals"]
 
 Literals = tuple[Atom, ...]
+
+STEP = Fraction(1, 1024)
+"""How far beyond a bound a point is looked for that breaks it."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,14 @@ class Implicants:
         self._sandbox = sandbox
         self._formula = formula
         known = [sandbox.formula(part) for part in background]
+        self._fixed = {
+            s for part in background for a in atoms(part) for s in a.linear.symbols
+        }
         goal = sandbox.formula(formula)
         self._inside = sandbox.solver(*known, goal)
         self._outside = Questions(sandbox.formula, sandbox.solver(*known, z3.Not(goal)))
         self.table = AtomTable(atoms(formula))
+        self._tree = Tree(formula, self.table.place)
         self._refuting = Pool(len(self.table.atoms))  # points of ¬F that were met
 
     @property
@@ -72,8 +80,11 @@ class Implicants:
         """A prime implicant that contains a point outside all those found before; ``None`` when they cover all."""
         if not self._sandbox.decided(self._inside):
             return None
-        true = self._truth(self._inside)
-        literals = self.prime(true)
+        point = self._point(self._inside)
+        true = self.table.truth(point)
+        start = tuple(self._implicant(true.tolist()))
+        self._look_around(start, point)
+        literals = self._shrunk(start)
         self._inside.add(self._sandbox.absent(literals))
         return Implicant(literals, true)
 
@@ -87,9 +98,12 @@ class Implicants:
         start = tuple(self._implicant(true.tolist()))
         return self._shrunk(start if order is None else tuple(order(start)))
 
-    def _truth(self, solver: Any) -> Bools:
-        """The atoms that hold at the point that the solver found."""
-        return self.table.truth(self._sandbox.model(solver).point(self.table.symbols))
+    def _point(self, solver: Any) -> Mapping[Symbol, Fraction]:
+        """The point that the solver found."""
+        found: Mapping[Symbol, Fraction] = self._sandbox.model(solver).point(
+            self.table.symbols
+        )
+        return found
 
     def _implicant(self, true: Sequence[bool]) -> dict[Atom, None]:
         """Literals that hold and make the formula true; an *or* takes the alternative that adds the fewest."""
@@ -132,6 +146,25 @@ class Implicants:
             raise ValueError("the formula does not hold at this point")
         return chosen(self._formula, {})
 
+    def _look_around(
+        self, literals: Literals, point: Mapping[Symbol, Fraction]
+    ) -> None:
+        """Remember points of ¬F a step beyond bounds of single variables, which z3 need not be asked for then.
+
+        What is found here changes no answer: whichever points are remembered, the literals that are left when no
+        further point refutes them are the same.
+        """
+        for atom in literals:
+            if len(atom.linear.symbols) != 1:
+                continue
+            ((symbol, c),) = atom.linear.summands
+            if symbol in self._fixed:  # the step might lead out of the background
+                continue
+            beyond = -atom.linear.constant / c + (STEP if c > 0 else -STEP)
+            true = self.table.truth({**point, symbol: beyond})
+            if not self._tree.holds(true):
+                self._refuting.add(true)
+
     def _shrunk(self, literals: Literals) -> Literals:
         """The literals that are left when every one that is not needed has been dropped, first ones first.
 
@@ -145,4 +178,4 @@ class Implicants:
                 return needed
             if needed == literals:
                 raise AssertionError("an implicant does not imply its formula")
-            self._refuting.add(self._truth(self._outside.solver))
+            self._refuting.add(self.table.truth(self._point(self._outside.solver)))

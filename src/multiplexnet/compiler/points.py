@@ -1,21 +1,24 @@
-"""Exact points, and which atoms hold at them."""
+"""Exact points, which atoms hold at them, and which formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from itertools import chain
 from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from multiplexnet.language.formula import Atom, Symbol
+from multiplexnet.language.formula import And, Atom, Formula, Or, Symbol
 
-__all__ = ["AtomTable", "Bools", "Pool"]
+__all__ = ["AtomTable", "Bools", "Pool", "Tree"]
 
 Bools = NDArray[np.bool_]
+
+Places = NDArray[np.intp]
 
 LARGEST = 2**62
 """Products up to this size are exact in int64."""
@@ -90,6 +93,76 @@ class AtomTable:
         largest_number = max(left, right, most, scale)
         largest_sum = left * most + right * scale
         return largest_number < LARGEST and largest_sum < LARGEST
+
+
+class Tree:
+    """A formula in normal form, decided from the truth of its atoms: all parts of one height at once.
+
+    Args:
+        formula: atoms, conjunctions and disjunctions.
+        place: where the truth of each atom stands.
+
+    Example:
+        >>> from multiplexnet.language.formula import And, Linear, Or, Variable
+        >>> x, y = (Atom(Linear.of(Variable(name, i)), "<") for i, name in enumerate("xy"))
+        >>> tree = Tree(Or((x, And((x, y)))), {x: 0, y: 1})
+        >>> tree.holds(np.array([False, True])), tree.holds(np.array([True, False]))
+        (False, True)
+    """
+
+    def __init__(self, formula: Formula, place: Mapping[Atom, int]) -> None:
+        self._atoms = place
+        self._places: dict[int, int] = {}  # of every part met so far, by identity
+        self._parts = len(place) + 2  # two for what empty parts come to
+        self._heights: dict[int, int] = {}
+        self._groups: dict[tuple[int, bool], list[And | Or]] = {}
+        self._visit(formula)
+        self._root = self._places[id(formula)]
+        self._levels = [
+            (is_and, *self._level(self._groups[height, is_and]))
+            for height, is_and in sorted(self._groups)
+        ]
+
+    def _visit(self, node: Formula) -> int:
+        """The height of a part, which gets a place, as all parts in it do."""
+        key = id(node)
+        if key in self._heights:
+            return self._heights[key]
+        match node:
+            case Atom():
+                self._places[key], self._heights[key] = self._atoms[node], 0
+            case And(arguments) | Or(arguments):
+                height = 1 + max(map(self._visit, arguments), default=0)
+                group = self._groups.setdefault((height, isinstance(node, And)), [])
+                group.append(node)
+                self._places[key], self._heights[key] = self._parts, height
+                self._parts += 1
+            case _:
+                raise TypeError(f"not in normal form: {node!r}")
+        return self._heights[key]
+
+    def _level(self, nodes: Sequence[And | Or]) -> tuple[Places, Places, Places]:
+        """Where the values of these parts go, those of their arguments, and where each part's arguments begin."""
+        empty = len(self._atoms)
+        parts = [
+            [self._places[id(a)] for a in node.arguments]
+            or [empty + isinstance(node, And)]
+            for node in nodes
+        ]
+        arguments = list(chain.from_iterable(parts))
+        begins = np.cumsum([0, *map(len, parts[:-1])])
+        targets = [self._places[id(node)] for node in nodes]
+        return np.array(targets), np.array(arguments, dtype=np.intp), begins
+
+    def holds(self, true: Bools) -> bool:
+        """Whether the formula holds where these atoms do."""
+        values = np.zeros(self._parts, dtype=np.bool_)
+        values[: len(true)] = true
+        values[len(true) + 1] = True
+        for is_and, targets, arguments, begins in self._levels:
+            combine = np.logical_and if is_and else np.logical_or
+            values[targets] = combine.reduceat(values[arguments], begins)
+        return bool(values[self._root])
 
 
 class Pool:

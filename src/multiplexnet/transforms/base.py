@@ -40,6 +40,7 @@ __all__ = [
     "Precision",
     "Transform",
     "applied",
+    "by_operations",
     "can_look",
     "can_overwrite",
     "checked_dtype",
@@ -50,6 +51,7 @@ __all__ = [
     "gradient_floor",
     "in_full_precision",
     "is_exported",
+    "is_followed",
     "is_forward_mode",
     "is_transformed",
     "largest_seen",
@@ -171,10 +173,13 @@ def exactly(value: Tensor, smooth: Tensor) -> Tensor:
 
 
 def following(value: Tensor, smooth: Tensor) -> Tensor:
-    """:func:`exactly` where somebody may ask how ``value`` changes, now or of a graph later; ``value`` elsewhere."""
-    if wants_gradient(smooth) or is_forward_mode() or is_exported():
-        return exactly(value, smooth)
-    return value
+    """:func:`exactly` where somebody may ask how ``value`` changes; ``value`` elsewhere."""
+    return exactly(value, smooth) if is_followed(smooth) else value
+
+
+def is_followed(*smooth: Tensor) -> bool:
+    """Whether somebody may ask how something changes with these, now or of a graph later."""
+    return wants_gradient(*smooth) or by_operations()
 
 
 P = ParamSpec("P")
@@ -311,6 +316,11 @@ def _dual_level() -> int:
     """The level of dual numbers, −1 if there are none: looked up while a graph is recorded, and not guarded."""
     level: int = torch.autograd.forward_ad._current_level
     return level
+
+
+def by_operations() -> bool:
+    """Whether torch differentiates operation by operation: in forward mode, and in what torch.export records."""
+    return is_forward_mode() or is_exported()
 
 
 def is_exported() -> bool:

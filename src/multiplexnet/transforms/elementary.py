@@ -2,6 +2,7 @@
 
 Libraries differ in the last bits of ``sigmoid`` and ``softplus`` (onnxruntime has no float64 softplus at all). Built in
 float64 from exp, log and arithmetic, they differ by some 1e-16, which is gone after rounding to a smaller format.
+Differentiated operation by operation they would be 0 · ∞ far out: there torch's own derivatives are put beneath them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from multiplexnet.transforms.base import (
     Differentiable,
+    by_operations,
     can_overwrite,
     exactly,
-    is_forward_mode,
     recorded,
 )
 
@@ -27,7 +28,8 @@ def portable_sigmoid(z: Tensor) -> Tensor:
     """``1 / (1 + e^−z)`` for float64."""
     if can_overwrite():  # 1 / x would be a reciprocal, times 1
         return torch.neg(z).exp_().add_(1).reciprocal_()
-    return 1 / (1 + torch.exp(-z))
+    value = 1 / (1 + torch.exp(-z))
+    return exactly(value, torch.sigmoid(z)) if by_operations() else value
 
 
 def portable_softplus(z: Tensor) -> Tensor:
@@ -37,7 +39,11 @@ def portable_softplus(z: Tensor) -> Tensor:
     """
     t = torch.exp(-z.abs())
     w = 1 + t
-    return z.relu() + torch.where(w == 1, t, t * (torch.log(w) / (w - 1)))
+    value = z.relu() + torch.where(w == 1, t, t * (torch.log(w) / (w - 1)))
+    if not by_operations():
+        return value
+    largest = torch.finfo(z.dtype).max
+    return exactly(value, F.softplus(z.clamp(-largest, largest)))
 
 
 class _Softplus(Differentiable):
@@ -64,8 +70,6 @@ def softplus(z: Tensor) -> Tensor:
         >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
         [0.0, 0.6931471805599453, 800.0]
     """
-    if is_forward_mode():
-        return exactly(portable_softplus(z), F.softplus(z))
     value: Tensor = recorded(_Softplus, z)
     return value
 

@@ -40,13 +40,12 @@ from multiplexnet.transforms.base import (
     Differentiable,
     Precision,
     Transform,
+    by_operations,
     can_overwrite,
     exactly,
     finite,
     gradient_floor,
     in_full_precision,
-    is_exported,
-    is_forward_mode,
     is_transformed,
     precision_of,
     quarter_cell,
@@ -890,7 +889,7 @@ def _stretched(
 
 def _whole(t: Tensor) -> Tensor:
     """t rounded; its gradient is that of t, which backward sees to, but in forward mode and where it is exported."""
-    if is_forward_mode() or is_exported():
+    if by_operations():
         return exactly(torch.round(t), t)
     return t.round_() if can_overwrite() else torch.round(t)
 

@@ -370,6 +370,10 @@ class Separable(Transform):
         return torch.where(width > 0, interval, half)
 
 
+NOTHING = -1000.0
+"""The softplus of this is 0."""
+
+
 class PaperSeparable(Transform):
     """Boxes with the paper's own map of an interval, ``x = b − g(k − g(z))`` with ``k = log(e^{b−a} − 1)``.
 
@@ -392,7 +396,8 @@ class PaperSeparable(Transform):
     def __init__(self, parts: Sequence[Box], dtype: torch.dtype) -> None:
         others = Separable(parts, dtype)
         interval = (others.sign == 0) & (others.free == 0)
-        k = inverse_softplus(others.width.double())
+        # of a point k is −∞, from which no derivative comes back; g is 0 from −745 on
+        k = inverse_softplus(others.width.double()).clamp(min=NOTHING)
         ends = {"lower": others.lower.double(), "upper": others.upper.double()}
         super().__init__(dtype, {**ends, "k": k, "interval": interval})
         self.others = others

@@ -13,7 +13,7 @@ from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Variable, ends
 from multiplexnet.language.text import value_text
 from multiplexnet.layer.checks import anywhere, rows_where
-from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.transforms.run_time.reading import exact_number, read
 
 __all__ = ["FloatRange", "number_is_inside", "refuse_out_of_range", "refused_range"]
 
@@ -57,9 +57,9 @@ class FloatRange:
                 & (known.high == known.high.round())
             )
         if self.least is not None:
-            inside = inside & (known.low >= self.least)
+            inside = inside & (known.low >= exact_number(self.least, known.low))
         if self.most is not None:
-            inside = inside & (known.high <= self.most)
+            inside = inside & (known.high <= exact_number(self.most, known.high))
         return inside
 
     def plainly_contains(self, values: Tensor) -> bool:

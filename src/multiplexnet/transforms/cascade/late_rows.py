@@ -29,7 +29,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.late_rows import Polynomial
-from multiplexnet.transforms.base import is_forward_mode, wants_gradient
+from multiplexnet.transforms.base import exactly, is_followed
 from multiplexnet.transforms.run_time.balls import Ball, number, total
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
@@ -147,12 +147,11 @@ class Budgets:
         steps = torch.where(fits, torch.maximum(safe, near), safe)
         free = (about == 0) & (size.radius == 0)
         steps = torch.where(free, exact_number(width, steps), steps)
-        if not (wants_gradient(left.middle, size.middle) or is_forward_mode()):
+        if not is_followed(left.middle, size.middle):
             return steps
         moving = (steps > 0) & (steps < width)
         smooth = left.middle / torch.where(moving, size.middle, 1.0) / spacing
-        smooth = torch.where(moving, smooth, 0.0)
-        return steps + (smooth - smooth.detach())
+        return exactly(steps, torch.where(moving, smooth, 0.0))
 
     def _spacing(self, variable: int) -> float | Tensor:
         return exact_number(float(self._cascade.spacing[variable]), self._inputs)

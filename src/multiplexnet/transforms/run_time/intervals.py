@@ -32,6 +32,7 @@ from multiplexnet.transforms.base import (
     Differentiable,
     Transform,
     applied,
+    by_operations,
     exactly,
     gradient_floor,
     margin,
@@ -79,6 +80,14 @@ def underflow_of(matrix: Tensor) -> Tensor:
     return margin((matrix.shape[-1] + 4) * UNDERFLOW, len(matrix))
 
 
+def _held(x: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """``clamp(x)``; where torch differentiates operation by operation, its derivative does not stop at the clamp."""
+    inside = x.clamp(first, last)
+    if not by_operations():
+        return inside
+    return exactly(inside, torch.where(x.isfinite(), x, inside))
+
+
 class _Between(Differentiable):
     """``clamp(L σ(−z) + U σ(z))`` whose derivative does not stop at the clamp.
 
@@ -96,7 +105,8 @@ class _Between(Differentiable):
         portable: bool,
     ) -> Tensor:
         sigma = portable_sigmoid if portable else torch.sigmoid
-        return torch.addcmul(lower * sigma(-z), upper, sigma(z)).clamp(first, last)
+        x = torch.addcmul(lower * sigma(-z), upper, sigma(z))
+        return _held(x, first, last)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -128,7 +138,7 @@ class _Stretched(Differentiable):
         last: Tensor,
         floor: float,
     ) -> Tensor:
-        return torch.addcmul(lower, width, torch.sigmoid(z)).clamp(first, last)
+        return _held(torch.addcmul(lower, width, torch.sigmoid(z)), first, last)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
