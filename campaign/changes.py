@@ -48,9 +48,7 @@ def changes(subject: Subject) -> Iterator[Finding]:
         return
     generator = torch.Generator().manual_seed(mux.in_features)
     raw = _raw(ROWS, subject, generator)
-    given = subject.ordinary_inputs(ROWS, generator)
-    if given is None:
-        return
+    given = _inputs(ROWS, subject, generator)
     for _, rows, known in subject.answers(subject.best, raw, given):
         yield Finding("forward mode", _forward(subject.best, rows, known, generator))
 
@@ -143,6 +141,18 @@ def _raw(rows: int, subject: Subject, generator: torch.Generator) -> Tensor:
     sizes = torch.tensor(SIZES, dtype=torch.float64)[torch.arange(rows) % len(SIZES)]
     raw = _normal((rows, subject.mux.in_features), generator)
     return (raw * sizes.unsqueeze(-1)).to(subject.mux.dtype)
+
+
+def _inputs(rows: int, subject: Subject, generator: torch.Generator) -> Given:
+    """Any numbers within the ranges of inputs: where an end ties with another one derivatives have two answers."""
+    found = {}
+    for declared in subject.sentence.inputs:
+        lower = -3.0 if declared.lower is None else float(declared.lower)
+        upper = 3.0 if declared.upper is None else float(declared.upper)
+        share = torch.rand(rows, generator=generator, dtype=torch.float64)
+        column = lower * (1 - share) + upper * share
+        found[declared.name] = column.to(subject.mux.dtype)
+    return found
 
 
 def _is_far(raw: Tensor) -> Tensor:

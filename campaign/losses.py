@@ -8,6 +8,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from campaign.raws import input_values
 from campaign.subject import Finding, Given, Subject, combinations
 
 __all__ = ["losses"]
@@ -25,13 +26,25 @@ def losses(subject: Subject) -> Iterator[Finding]:
     generator = torch.Generator().manual_seed(mux.in_features)
     width = (ROWS, mux.in_features)
     raw = torch.randn(width, generator=generator, dtype=torch.float64).to(mux.dtype)
-    given = subject.ordinary_inputs(ROWS, generator)
-    if given is None:
+    given = _given(subject, generator)
+    if not given:
         return
     for _, rows, known in subject.answers(subject.best, raw, given):
         for here in combinations(known):
             own = {name: column[here] for name, column in known.items()}
             yield Finding("losses over all terms", _wrong(subject, rows[here], own))
+
+
+def _given(subject: Subject, generator: torch.Generator) -> Given:
+    found = {}
+    for declared in subject.sentence.inputs:
+        values = input_values(declared, subject.mux.dtype, generator)
+        if not values:
+            return {}
+        chosen = torch.randint(len(values), (ROWS,), generator=generator)
+        column = torch.tensor(values, dtype=torch.float64)[chosen]
+        found[declared.name] = column.to(subject.mux.dtype)
+    return found
 
 
 def _wrong(subject: Subject, rows: Tensor, given: Given) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from campaign.calls import Function, functions_of, with_values
-from campaign.raws import extreme_values, input_values, raw_rows
+from campaign.raws import extreme_values, raw_rows
 from campaign.sentences import Sentence
 from campaign.verdict import Judge
 from multiplexnet.errors import MultiplexError
@@ -113,18 +113,6 @@ class Subject:
     def outputs(self, count: int) -> Tensor:
         """Rows as some other network would give them: of every size, infinite ones among them."""
         return raw_rows(count, self.mux.out_features, self.mux.dtype, self.generator)
-
-    def ordinary_inputs(self, count: int, generator: torch.Generator) -> Given | None:
-        """Inputs within their ranges; ``None`` if one of them has no number of the dtype."""
-        found = {}
-        for declared in self.sentence.inputs:
-            values = input_values(declared, self.mux.dtype, generator)
-            if not values:
-                return None
-            chosen = torch.randint(len(values), (count,), generator=generator)
-            column = torch.tensor(values, dtype=torch.float64)[chosen]
-            found[declared.name] = column.to(self.mux.dtype)
-        return found
 
     def extreme_inputs(self, combinations: int, each: int) -> Given:
         """Inputs at the ends of the format and of their ranges; every combination for ``each`` rows."""
