@@ -219,3 +219,12 @@ def test_codes_with_leading_zeros_are_labels() -> None:
     written = str(mx.infer({"zip": ["01234", "90210"] * 20, "n": ["0", "10"] * 20}))
     assert 'zip: {"01234", "90210"}' in written
     assert "n: int[0, 10]" in written
+
+
+def test_numbers_that_are_written_otherwise_are_named() -> None:
+    cost = [f"{k},05 €" for k in range(80)]
+    found = mx.infer({"x": range(80), "cost": cost})
+    assert (
+        '# skipped: column "cost": numbers that are not read, as "0,05 €": write them as 1234.5, without units'
+        in str(found).splitlines()
+    )

@@ -441,6 +441,16 @@ def test_curved_rules_are_refused_at_once_as_they_were_written(rule: str) -> Non
     assert "structure" not in str(caught.value)
 
 
+def test_curved_conditions_are_refused_with_advice_that_fits() -> None:
+    table = {"x": [0.1, 0.2, 0.3] * 20, "y": [0.25, 0.5, 0.1] * 20}
+    model = mx.Synthesizer("x: real; y: real").fit(table, recipes=TINY)
+    with pytest.raises(CurvedError) as caught:
+        model.sample(5, where="x**2 + y**2 <= 1")
+    assert "`x**2 + y**2 <= 1`" in str(caught.value)
+    assert "conditions on tables are flat" in str(caught.value)
+    assert "structure" not in str(caught.value)
+
+
 def test_decimals_in_floats_are_decimals() -> None:
     """0.1 + 0.2 is no 0.3 in floats; the rows say so in decimals and are kept."""
     table = pl.DataFrame(

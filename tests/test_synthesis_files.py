@@ -763,3 +763,96 @@ synthesizer.RECIPES = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=42, batch=64),)
 from multiplexnet.__main__ import main
 main()
 """
+
+
+def test_another_seed_leaves_a_checkpoint_alone(tmp_path: Path) -> None:
+    """It learns beside it, and both go on where they were."""
+    rows = table().drop("who", "said")
+    file = tmp_path / "learning"
+
+    def interrupt(state: training.Progress) -> None:
+        if state.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mx.Synthesizer(RULES).fit(
+            rows, recipes=TINY, checkpoint=file, progress=interrupt
+        )
+    begun = file.read_bytes()
+    other = mx.Synthesizer(RULES)
+    with (
+        pytest.warns(UserWarning, match="it stays, and this fit is kept in"),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        other.fit(rows, recipes=TINY, seed=1, checkpoint=file, progress=interrupt)
+    assert other.checkpoint is not None
+    assert other.checkpoint != file
+    told: list[training.Progress] = []
+    with pytest.warns(UserWarning, match="it stays"):
+        other.fit(rows, recipes=TINY, seed=1, checkpoint=file, progress=told.append)
+    assert told[0].step == 4
+    other.save(tmp_path / "model.mx")
+    assert other.checkpoint is None
+    assert file.read_bytes() == begun
+    first = mx.Synthesizer(RULES).fit(
+        rows, recipes=TINY, checkpoint=file, progress=told.append
+    )
+    first.save(tmp_path / "model.mx")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.mx"]
+
+
+def test_interrupting_a_folder_keeps_the_rows_that_were_made(
+    model: mx.Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.mx"
+    model.save(path)
+    real = pieces._of_block
+    calls: list[int] = []
+
+    def impatient(*asked: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return real(*asked)
+
+    folder = tmp_path / "out"
+    command = ["sample", str(path), "-n", "20000", "-o", str(folder)]
+    with monkeypatch.context() as changed:
+        changed.setattr(pieces, "_of_block", impatient)
+        answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 130
+    kept = pl.read_parquet(folder / "begun-00000.parquet")
+    assert kept.height > 1_000
+    assert f"interrupted: {kept.height:,} of 20,000 rows are in" in answer.output
+    expected = model.sample(20_000)
+    assert kept.equals(expected[: kept.height])
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "part-00000.parquet",
+        "sample.json",
+    ]
+    assert pl.read_parquet(folder / "part-00000.parquet").equals(expected)
+
+
+@pytest.mark.parametrize("what", ["model.mx", "given.csv"])
+def test_rows_are_not_written_over_what_they_are_made_from(
+    model: mx.Synthesizer, tmp_path: Path, what: str
+) -> None:
+    """Not under another name either."""
+    path = tmp_path / "model.mx"
+    model.save(path)
+    given = tmp_path / "given.csv"
+    given.write_text("low\n3\n")
+    before = (tmp_path / what).read_bytes()
+    other = tmp_path / "other.csv"
+    other.symlink_to(tmp_path / what)
+    known = mx.Synthesizer.load(path)
+    with pytest.raises(TableError, match="is what rows are made from: write them to"):
+        known.sample_to(other, given=given)
+    for asked in (["-n", "3"], ["--given", str(given)]):
+        command = ["sample", str(path), *asked, "-o", str(other)]
+        if what == "model.mx" or "--given" in asked:
+            answer = CliRunner().invoke(app, command)
+            assert answer.exit_code == 2
+            assert "write" in answer.output
+    assert (tmp_path / what).read_bytes() == before

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,14 @@ def test_decimals_that_rules_bind_stay_decimals_in_nullable_columns_of_pandas() 
     made = own.sample(200)
     assert isinstance(made, pd.DataFrame)
     assert mx.check(rules, made).all_obey
+
+
+def test_a_document_of_no_sensible_size_is_refused_at_once(tmp_path: Path) -> None:
+    """Millions of records are a few kB in a zip, and take very long to be read."""
+    path = tmp_path / "forged.mx"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("model.json", b"[" + b"[]," * (12 << 20) + b"[]]")
+    begun = perf_counter()
+    with pytest.raises(RecordError, match="longer than it can be, 33,554,432 bytes"):
+        mx.Synthesizer.load(path)
+    assert perf_counter() - begun < 1

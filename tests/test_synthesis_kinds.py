@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import multiplexnet as mx
 from multiplexnet.errors import (
@@ -24,6 +26,7 @@ from multiplexnet.errors import (
 )
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
+from multiplexnet.tools.report_commands import app
 
 TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=9, batch=64),)
 COUNT = 60
@@ -327,3 +330,128 @@ def test_nan_is_learned_as_missing_and_that_is_said() -> None:
     assert made.null_count() > 0
     with pytest.warns(UserWarning, match="column 'a' is NaN in 10 rows"):
         mx.Synthesizer("b >= 0").fit(table, minutes=0)
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        ([f"{k},05 €" for k in range(COUNT)], "0,05 €"),
+        ([f"{k}.234,5" for k in range(COUNT)], "0.234,5"),
+        ([f"$1,{100 + k}.50" for k in range(COUNT)], "$1,100.50"),
+        ([f"{k} %" if k % 2 else f"{k}" for k in range(COUNT)], "1 %"),
+    ],
+)
+def test_numbers_that_are_written_otherwise_are_no_identifiers(
+    cells: list[str], shown: str
+) -> None:
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "cost": cells})
+    with pytest.warns(UserWarning, match="write them as 1234.5, without units") as told:
+        model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+    found = f"its cells are numbers that are not read, as {shown!r}"
+    assert f"'cost' is left out: {found}" in str(told[0].message)
+    assert model.sample(3).columns == ["x"]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [[f"{k:05}" for k in range(COUNT)], [f"c-{k}" for k in range(COUNT)], [f"10.0.0.{k}" for k in range(COUNT)]],
+)  # fmt: skip
+def test_identifiers_are_no_numbers_that_are_written_otherwise(
+    cells: list[str],
+) -> None:
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "who": cells})
+    assert fitted(table).sample(3).columns == ["x", "who"]
+
+
+@pytest.mark.parametrize("declared", ["real", "int[0, 9]", "bool", "{'a', 'b'}", "date", "decimal(2)[0, 9]"])  # fmt: skip
+@pytest.mark.parametrize("what", ["Object", "Binary", "List", "Struct", "Duration", "Time"])  # fmt: skip
+def test_a_declared_column_that_cannot_be_read_is_named(
+    declared: str, what: str
+) -> None:
+    every = {
+        "Object": pl.Series([Fraction(k, 3) for k in range(COUNT)], dtype=pl.Object),
+        "Binary": pl.Series([b"\xff"] * COUNT),
+        "List": pl.Series([[k] for k in range(COUNT)]),
+        "Struct": pl.Series([{"k": k} for k in range(COUNT)]),
+        "Duration": pl.Series([timedelta(seconds=k) for k in range(COUNT)]),
+        "Time": pl.Series([time(k % 24) for k in range(COUNT)]),
+    }
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "y": every[what]})
+    with pytest.raises(TableError, match=r"60 of 60 rows break rules \(`y` (is|has) "):
+        mx.Synthesizer(f"x: int[0, 9]; y: {declared}").fit(table, recipes=TINY)
+
+
+def test_what_is_said_of_many_columns_alike_is_said_once() -> None:
+    random = np.random.default_rng(0)
+    wide = {f"c{k:03}": random.random(COUNT) for k in range(40)}
+    empty = {"none": [None] * COUNT, "x": np.arange(COUNT) % 10}
+    said: list[str] = []
+    model = mx.Synthesizer("x: int[0, 9]").fit(
+        pl.DataFrame({**wide, **empty}), recipes=TINY, note=said.append
+    )
+    assert len(said) == 2
+    assert said[0] == (
+        "column 'c000' is rounded to 10 decimal places; the like of 39 more columns: "
+        "'c001', 'c002', 'c003', 'c004', 'c005', …"
+    )
+    assert len(model.notes) == 41
+    with pytest.warns(UserWarning, match="column") as told:
+        mx.Synthesizer("x: int[0, 9]").fit(
+            pl.DataFrame({**wide, **empty}), recipes=TINY
+        )
+    assert [str(own.message) for own in told] == said
+
+
+def test_the_command_shows_the_worst_of_many_rules(tmp_path: Path) -> None:
+    wide = {f"c{k:03}": np.arange(COUNT) % (k + 2) for k in range(200)}
+    pl.DataFrame(wide).write_csv(tmp_path / "wide.csv")
+    rules = "\n".join(f"c{k:03}: int[0, 300]\nc{k:03} <= 40" for k in range(200))
+    (tmp_path / "my.rules").write_text(rules)
+    files = [str(tmp_path / name) for name in ("wide.csv", "my.rules", "model.mx")]
+    command = ["fit", files[0], "--rules", files[1], "-o", files[2], "--minutes", "0"]
+    answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 0, answer.output
+    assert answer.output.count("\n") < 60
+    assert max(map(len, answer.output.splitlines())) < 500
+    assert "more: `multiplexnet check` shows them" in answer.output
+
+
+def test_a_model_is_not_written_over_the_table(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("x\n1\n2\n")
+    (tmp_path / "my.rules").write_text("x: int[0, 9]")
+    command = ["fit", str(path), "--rules", str(tmp_path / "my.rules"), "-o", str(path)]
+    answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 2
+    assert "is a table that is read: write to another file" in answer.output
+    assert path.read_text() == "x\n1\n2\n"
+
+
+@pytest.mark.parametrize("ticks", [1, 250_000_000])
+def test_times_of_a_day_come_back(tmp_path: Path, ticks: int) -> None:
+    """They are learned as seconds, parts of them as well, and conditions see seconds."""
+    nanoseconds = [(k % 20) * 10**9 * 3_600 + (k % 4) * ticks for k in range(COUNT)]
+    if ticks == 1:
+        nanoseconds = [own // 10**9 * 10**9 for own in nanoseconds]
+    cells = pl.Series(nanoseconds).set(pl.Series([k == 7 for k in range(COUNT)]), None)
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "t": cells.cast(pl.Time)})
+    before = fitted(table)
+    before.save(tmp_path / "model.mx")
+    for model in (before, mx.Synthesizer.load(tmp_path / "model.mx")):
+        made = model.sample(200)
+        assert made.schema["t"] == pl.Time
+        assert set(made["t"].drop_nulls()) <= set(table["t"])
+        late = model.sample(20, where="t >= 36000")["t"]
+        assert min(late) >= time(10)
+        known = model.sample(given=pl.DataFrame({"t": [time(5), time(6)]}))["t"]
+        assert known.to_list() == [time(5), time(6)]
+        assert np.isfinite(model.log_prob(table)).all()
+
+
+def test_times_of_pandas_come_back() -> None:
+    table = pd.DataFrame({"x": np.arange(COUNT) % 10, "t": [time(k % 24, 30) for k in range(COUNT)]})  # fmt: skip
+    made = fitted(table).sample(50)
+    assert set(made["t"]) <= set(table["t"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from multiplexnet.synthesis.replacing import in_place_of
 
-__all__ = ["Checkpoint", "fingerprint", "read", "write"]
+__all__ = ["Checkpoint", "file_of", "fingerprint", "read", "write"]
 
 DOCUMENT = "learning.json"
 FORMAT = "multiplexnet learning 2"
@@ -46,6 +47,18 @@ def fingerprint(values: NDArray[np.int64], *others: object) -> str:
     """The same for the same rows and settings."""
     told = repr((values.shape, *others)).encode()
     return sha256(told + np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def file_of(path: Path, begun: str) -> Path:
+    """Where a training is kept: this file, or one beside it where it holds something else, which stays."""
+    if not path.exists() or read(path, begun) is not None:
+        return path
+    own = path.with_name(f"{path.name}.{begun[:8]}")
+    warnings.warn(
+        f"{path} belongs to another fit, or is damaged: it stays, and this fit is kept in {own}",
+        stacklevel=3,
+    )
+    return own
 
 
 def write(path: Path, begun: str, state: Checkpoint) -> None:

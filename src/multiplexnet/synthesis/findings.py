@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 import torch
 
-from multiplexnet.errors import ContradictionError, CurvedError, MultiplexError
-from multiplexnet.language.formula import (
-    Category,
-    Norm,
-    Specification,
-    Variable,
-    symbols,
-)
+from multiplexnet.errors import ContradictionError, MultiplexError
+from multiplexnet.language.formula import Category, Variable
 from multiplexnet.rules import Rules
 from multiplexnet.synthesis.allowed import AllowedRows
+from multiplexnet.synthesis.columns.reading import ReadTable
 from multiplexnet.synthesis.columns.schema import Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.tables.report import TableReport
@@ -24,12 +20,15 @@ __all__ = [
     "broken",
     "fixed",
     "refuse_contradictions",
-    "refuse_curves",
+    "shortened",
     "too_dense",
     "unmet",
+    "unread",
 ]
 
 SHOWN = 5
+QUOTED = r"""'[^']*'|"[^"]*\""""
+CHANGING = rf"{QUOTED}|\d+"
 SECONDS = 20.0
 """How long it is tried to find rules that contradict each other."""
 
@@ -61,6 +60,14 @@ def broken(report: TableReport) -> str:
     return "; ".join(text for _, text in worst[:SHOWN]) + more
 
 
+def unread(report: TableReport, found: ReadTable) -> Iterator[str]:
+    """Cells that cannot be read of columns that the report of a check says nothing of."""
+    told = {own.variable.name for own in report.cells if own.fails}
+    for field in found.schema.fields:
+        if field.declared not in told:
+            yield from found.strange.get(field.name, ())
+
+
 def _rows(count: int, first: int | None) -> str:
     return f"{count:,}, first in row {first}"
 
@@ -88,17 +95,6 @@ def refuse_contradictions(rules: Rules) -> None:
         return
 
 
-def refuse_curves(specification: Specification) -> None:
-    """Raises ``CurvedError`` if a rule has a curved wall."""
-    for rule in specification.rules:
-        if any(isinstance(symbol, Norm) for symbol in symbols(rule.formula)):
-            raise CurvedError(
-                rule.text,
-                "rules of tables are flat, without norms and squares",
-                "write linear rules that lie inside of it, as in `abs(x) + abs(y) <= 1`",
-            )
-
-
 def fixed(schema: Schema, allowed: AllowedRows, values: Whole) -> Iterator[str]:
     """Columns of which the rules leave one value, always or given the columns before them.
 
@@ -118,6 +114,28 @@ def fixed(schema: Schema, allowed: AllowedRows, values: Whole) -> Iterator[str]:
             if only is not None and column in names and not _is_alone(column):
                 yield _told(names[column], bool((only == only[0]).all()))
         rows.take(column, own)
+
+
+def shortened(notes: Sequence[str]) -> list[str]:
+    """Notes of which many say the same of other columns: one of them, and how many more columns there are.
+
+    Example:
+        >>> shortened([f"column 'c{k}' is rounded" for k in range(9)])
+        ["column 'c0' is rounded; the like of 8 more columns: 'c1', 'c2', 'c3', 'c4', 'c5', …"]
+    """
+    alike: dict[str, list[str]] = {}
+    for note in notes:
+        alike.setdefault(re.sub(CHANGING, "…", note), []).append(note)
+    told: list[str] = []
+    for own in alike.values():
+        told += own if len(own) <= SHOWN else [_together(own)]
+    return told
+
+
+def _together(notes: Sequence[str]) -> str:
+    names = [found[0] for note in notes[1:] if (found := re.search(QUOTED, note))]
+    shown = ", ".join(names[:SHOWN]) + ", …" * (len(names) > SHOWN)
+    return f"{notes[0]}; the like of {len(names):,} more columns: {shown}"
 
 
 def too_dense(schema: Schema, allowed: AllowedRows) -> Iterator[str]:

@@ -58,7 +58,8 @@ OF_ONE_TREE = "multiplexnet table model 2"
 """One tree a column, and the first layer as one matrix."""
 WITHOUT_TREES = "multiplexnet table model 1"
 DOCUMENT = "model.json"
-LARGEST_DOCUMENT = 1 << 28
+LARGEST_DOCUMENT = 1 << 25
+"""Bytes of JSON: more would take seconds to be read, and no model that was met has a tenth of it."""
 MOST_TOKENS = 1_000_000
 WIDEST = 4_096
 MOST_PARAMETERS = 1 << 28
@@ -213,10 +214,16 @@ def _document(file: zipfile.ZipFile) -> Record:
 def _bytes(file: zipfile.ZipFile, name: str, most: int) -> bytes:
     """A part of the file, no longer than it may be, whatever its header says."""
     with file.open(name) as part:
+        if file.getinfo(name).file_size > most:
+            raise _too_long(name, most)
         found = part.read(most + 1)
         if len(found) > most:
-            raise ValueError(f"{name} is longer than it can be")
+            raise _too_long(name, most)
         return found
+
+
+def _too_long(name: str, most: int) -> ValueError:
+    return ValueError(f"{name} is longer than it can be, {most:,} bytes")
 
 
 def _array(

@@ -34,6 +34,7 @@ from multiplexnet.exact.deadline import Deadline
 from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules, rules_of
 from multiplexnet.synthesis.allowed import AllowedRows, allowed_by
+from multiplexnet.synthesis.checkpoint import file_of
 from multiplexnet.synthesis.columns.frames import (
     frame_of,
     refuse_empty,
@@ -42,6 +43,7 @@ from multiplexnet.synthesis.columns.frames import (
 from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.columns.types import pandas_frame, pandas_types
+from multiplexnet.synthesis.columns.whole import refuse_curves
 from multiplexnet.synthesis.drawing.conditions import share_that_ends
 from multiplexnet.synthesis.drawing.files import SampleProgress, Tell, write
 from multiplexnet.synthesis.drawing.given import given_of
@@ -52,9 +54,10 @@ from multiplexnet.synthesis.findings import (
     broken,
     fixed,
     refuse_contradictions,
-    refuse_curves,
+    shortened,
     too_dense,
     unmet,
+    unread,
 )
 from multiplexnet.synthesis.learned import LearnedModel, one_thread
 from multiplexnet.synthesis.replacing import in_place_of
@@ -65,6 +68,7 @@ from multiplexnet.synthesis.training import (
     Progress,
     Recipe,
     RowModel,
+    begun_with,
     data_of,
     trained,
 )
@@ -134,10 +138,11 @@ class Synthesizer:
                 ``"repair"`` moves them to the nearest values that obey, column by column, ``"error"`` refuses the
                 table.
             progress: is called as it goes.
-            note: is called with what there is to say about columns and rules, before anything is learned.
+            note: is called with what there is to say about columns and rules, before anything is learned; what is said
+                of many columns alike is said once (:attr:`notes` has all of it).
             checkpoint: a file that is written now and then while learning, and removed when the model is saved. If it
                 is there already, and was begun with the same table, rules, seed and recipes, learning goes on from
-                there.
+                there. If it holds something else, that stays, and a file beside it is written, with a warning.
             recipes: settings to try; the one that gives rows kept apart the highest likelihood is taken.
 
         Raises:
@@ -154,27 +159,29 @@ class Synthesizer:
         refuse_bad_path("checkpoint", checkpoint)
         refuse_no_function("progress", progress, "a Progress")
         refuse_no_function("note", note, "a text")
-        refuse_curves(self.rules.specification)
+        refuse_curves(self.rules.specification.rules)
         tried = RECIPES if recipes is None else tuple(recipes)
         _refuse_no_recipes(tried)
-        self._checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._checkpoint = None
         begun = monotonic()
         opened, frame = frame_of(table)
         refuse_empty(opened, frame)
         found = schema_of(self.rules.specification, opened, frame)
         self.report = check(self.rules, found.exact)
         obeys = found.readable & np.asarray(self.report.obeys)
-        self._tell(self.report, found.strange, obeys, violations)
+        self._tell(self.report, list(unread(self.report, found)), obeys, violations)
         found = cut(found, found.movable if violations == "repair" else obeys)
         allowed = _compiled(found.schema.specification, found.values[obeys])
         values = self._rows(found, obeys, allowed, violations)
         facts = (*found.blanks, *fixed(found.schema, allowed, values))
         warned = (*found.notes, *too_dense(found.schema, allowed))
-        for text in warned if note is None else ():
+        for text in shortened(warned) if note is None else ():
             warnings.warn(text, stacklevel=2)
-        for text in (*warned, *facts):
-            if note is not None:
-                note(text)
+        for text in shortened((*warned, *facts)) if note is not None else ():
+            note(text)
+        if checkpoint is not None:
+            own = begun_with(values, allowed, int(seed), tried)
+            self._checkpoint = file_of(Path(checkpoint), own)
         model, score = trained(
             values,
             allowed,
@@ -227,6 +234,12 @@ class Synthesizer:
             else "moved to the nearest values that obey"
         )
         warnings.warn(f"{text}: they are {done}", stacklevel=3)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The file that learning is kept in while it lasts, and until the model is saved; ``None``: there is none."""
+        own = self._checkpoint
+        return own if own is not None and own.exists() else None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -327,11 +340,13 @@ class Synthesizer:
         A folder that holds a part of the same sample is completed.
 
         Raises:
-            TableError: it cannot be written; says how many rows are there, which are whole.
+            TableError: it cannot be written, or is what rows are made from; says how many rows are there, which are
+                whole.
             RecordError: the model was read from a file, and makes a row that breaks the rules in the file; rows that
                 were written before are there.
         """
         refuse_no_function("progress", progress, "a SampleProgress")
+        _refuse_overwriting(Path(path), [self._known().title, given])
         maker, wanted = self._asked(count, where, given, fill, seed)
         state = write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
         _tell_unfound(state, stacklevel=3)
@@ -457,6 +472,22 @@ def _refuse_no_recipes(recipes: Sequence[object]) -> None:
         raise TableError(
             f"recipes = {recipes!r}: give at least one, as in recipes=(Recipe(),)"
         )
+
+
+def _refuse_overwriting(path: Path, read: Sequence[object]) -> None:
+    """Raises ``TableError`` if rows would be written over a file that they are made from."""
+    for own in read:
+        if isinstance(own, str | Path) and _is_same(path, Path(own)):
+            raise TableError(
+                f"{path} is what rows are made from: write them to another file"
+            )
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:  # one of them is not there
+        return False
 
 
 def _library(table: Any) -> str:

@@ -35,7 +35,15 @@ from multiplexnet.synthesis.leaves import Leaves, Worth, codes_of, leaves_of
 from multiplexnet.synthesis.network import Network, Shape
 from multiplexnet.synthesis.together import Processes
 
-__all__ = ["Data", "Progress", "Recipe", "RowModel", "data_of", "trained"]
+__all__ = [
+    "Data",
+    "Progress",
+    "Recipe",
+    "RowModel",
+    "begun_with",
+    "data_of",
+    "trained",
+]
 
 APART = 0.1
 """The share of rows that is kept apart for choosing."""
@@ -320,10 +328,17 @@ def trained(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fit = _Fit(values, allowed, seconds, recipes, tell)
-        own = (allowed.columns, allowed.cascades, seed, tuple(recipes))
-        fit.begun = fingerprint(values, *own)
+        fit.begun = begun_with(values, allowed, seed, recipes)
         fit.file = checkpoint
         return fit.result()
+
+
+def begun_with(
+    values: Whole, allowed: AllowedRows, seed: int, recipes: Sequence[Recipe]
+) -> str:
+    """The same for trainings that would end with the same model, if they had the same time."""
+    own = (allowed.columns, allowed.cascades, seed, tuple(recipes))
+    return fingerprint(values, *own)
 
 
 def _range(column: Variable) -> tuple[int, int]:
@@ -389,11 +404,8 @@ class _Fit:
 
     def result(self) -> tuple[RowModel, float]:
         state = None
-        if self.file is not None and self.file.exists():
+        if self.file is not None:
             state = read(self.file, self.begun)
-            if state is None:
-                text = f"{self.file} belongs to another fit, or is damaged: learning begins anew"
-                warnings.warn(text, stacklevel=5)
         number = 0 if state is None else self._go_on(state)
         while number < len(self.recipes):
             if self.best is not None and self._is_over():

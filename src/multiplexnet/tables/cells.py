@@ -24,9 +24,13 @@ from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.verdicts.columns import Column, expanded, widened
 from multiplexnet.verdicts.units import has_unit, steps_of
 
-__all__ = ["MISSING", "NAN", "Cells", "cells_of", "is_without_text"]
+__all__ = ["MISSING", "NAN", "Cells", "cells_of", "is_without_text", "number_otherwise"]
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+PLAIN = r"^[+-]?\d+(\.\d+)?$"
+UNIT = r"(?:[$€£¥%‰]|EUR|USD|GBP|CHF|JPY)?"
+OTHERWISE = rf"^\s*[+-]?\s*{UNIT}\s*[+-]?(\d+|\d{{1,3}}([.,'’\s]\d{{3}})+)([.,]\d+)?\s*{UNIT}\s*$"
+"""Numbers as people write them: 1.234,5 and 12,05 €."""
 POWERS = np.array(
     [10.0**s for s in range(23)]
 )  # 10^22 is the last one that is exact in float64
@@ -262,6 +266,24 @@ def _of_no_kind(cells: pl.Series, reason: str) -> Cells:
 def is_without_text(dtype: pl.DataType) -> bool:
     """Whether polars cannot write the values of this type as texts."""
     return dtype.is_nested() or dtype in (pl.Object, pl.Duration)
+
+
+def number_otherwise(cells: pl.Series) -> str | None:
+    """One of these cells, if all of them are numbers and some are written as no number is read.
+
+    Example:
+        >>> number_otherwise(pl.Series(["12", "1.234,5", "12,05 €", None]))
+        '1.234,5'
+        >>> number_otherwise(pl.Series(["12", "c-05"])) is number_otherwise(pl.Series(["007"])) is None
+        True
+    """
+    if cells.dtype != pl.String:
+        return None
+    texts = cells.drop_nulls()
+    odd = texts.filter(~texts.str.contains(PLAIN))
+    if not len(odd) or not texts.str.contains(OTHERWISE).all():
+        return None
+    return str(odd[0])
 
 
 def _decoded(cells: pl.Series) -> pl.Series:

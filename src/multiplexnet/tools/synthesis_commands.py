@@ -42,6 +42,8 @@ ModelFile = Annotated[
 RulesOption = Annotated[
     Path, typer.Option("--rules", metavar="FILE", help="Rules: .rules, .smt2 or .txt.")
 ]
+LISTED = 12
+"""Rules and columns that are broken; others are counted."""
 Seed = Annotated[int, typer.Option(help="The same seed gives the same rows.")]
 
 
@@ -105,6 +107,7 @@ def fit(
 ) -> None:
     """Learn the rows of TABLE under rules: every row that the model makes obeys them, exactly."""
     with answering(as_json), _telling():
+        refuse_overwriting(table, [output])
         from multiplexnet.synthesis.synthesizer import Synthesizer
         from multiplexnet.synthesis.together import launched
 
@@ -153,7 +156,7 @@ def fit(
                     note=lambda text: print(f"note: {text}", file=sys.stderr),
                 )
         except KeyboardInterrupt:
-            kept = "; the same command goes on from there" if draft.exists() else ""
+            kept = "; the same command goes on from there" if model.checkpoint else ""
             print(f"interrupted while learning{kept}", file=sys.stderr)
             raise typer.Exit(130) from None
         finally:
@@ -162,10 +165,10 @@ def fit(
             with writing(output):
                 model.save(output)
         except BadInput as error:
-            if not draft.exists():
+            if model.checkpoint is None:
                 raise
             raise BadInput(
-                f"{error}. What was learned is in {draft}: the same command goes on from there"
+                f"{error}. What was learned is in {model.checkpoint}: the same command goes on from there"
             ) from None
         score = model.log_likelihood
         if as_json:
@@ -224,7 +227,38 @@ def _show_violations(report: Any) -> None:
     from multiplexnet.reports.tables import check_text
 
     told = replace(report, ignored=())  # columns that no rule mentions are learned
-    print(plain_text(check_text(told)), file=sys.stderr)
+    print(plain_text(check_text(_brief(told))), file=sys.stderr)
+    if left := _left_out(report):
+        print(f"and {left} more: `multiplexnet check` shows them", file=sys.stderr)
+
+
+def _brief(report: Any) -> Any:
+    """The same with what is worst alone, where many rules or columns are broken."""
+    if not _left_out(report):
+        return report
+    return replace(
+        report,
+        rules=tuple(_worst(report.rules, "violations")),
+        domains=tuple(_worst(report.domains, "violations")),
+        cells=tuple(_worst(report.cells, "cells")),
+        shown=(),
+    )
+
+
+def _left_out(report: Any) -> int:
+    """How many broken rules and columns are too many to be shown."""
+    broken = (
+        sum(own.violations > 0 for own in report.rules),
+        sum(own.violations > 0 for own in report.domains),
+        sum(own.fails for own in report.cells),
+    )
+    return sum(max(0, count - LISTED) for count in broken)
+
+
+def _worst(parts: Any, by: str) -> list[Any]:
+    """Those that most rows break, in the order in which they stand."""
+    worst = sorted(parts, key=lambda own: -getattr(own, by))[:LISTED]
+    return [own for own in parts if own in worst and getattr(own, by)]
 
 
 @app.command()

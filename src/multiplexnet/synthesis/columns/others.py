@@ -14,6 +14,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.tables.cells import number_otherwise
 
 __all__ = ["GIVEN", "OTHER_KINDS", "Other", "other_of"]
 
@@ -113,6 +114,8 @@ def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:
         whole = cells.cast(pl.Int64, strict=False)
         is_whole = not whole.null_count() and not cells.dtype.is_float()
         return Other(name, "number") if is_whole and _counts(name, whole) else None
+    if number_otherwise(cells) is not None:
+        return Other(name, "text")
     parts = cells.cast(pl.String).str.extract_groups(r"^(.*?)(\d+)$").struct.unnest()
     before = parts.to_series(0)
     digits = parts.to_series(1)

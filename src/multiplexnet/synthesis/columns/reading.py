@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor, log10
@@ -36,7 +36,7 @@ from multiplexnet.synthesis.columns.schema import (
     decimal_texts,
 )
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.synthesis.columns.types import type_record
+from multiplexnet.synthesis.columns.types import in_plain, type_record
 from multiplexnet.tables.cells import (
     MISSING,
     NAN,
@@ -44,6 +44,7 @@ from multiplexnet.tables.cells import (
     Cells,
     cells_of,
     is_without_text,
+    number_otherwise,
 )
 from multiplexnet.tables.inference.profile import MOMENTS, profile_of
 from multiplexnet.tables.matching import is_named, matched
@@ -82,7 +83,7 @@ class ReadTable:
         exact: the columns as rules see them: decimals in place of floats.
         notes: what was done to columns that nobody asked for.
         blanks: what is said of texts that come back as others, which is no reason to warn.
-        strange: cells that cannot be read of columns that the rules do not declare, in words.
+        strange: cells that cannot be read, in words, by their column.
     """
 
     schema: Schema
@@ -91,7 +92,7 @@ class ReadTable:
     movable: Bools
     exact: pl.DataFrame
     notes: tuple[str, ...]
-    strange: tuple[str, ...] = ()
+    strange: Mapping[str, Sequence[str]]
     blanks: tuple[str, ...] = ()
 
 
@@ -129,7 +130,7 @@ def schema_of(
         if is_named(v, name)
     }
     notes: list[str] = []
-    strange: list[str] = []
+    strange: dict[str, Sequence[str]] = {}
     blanks: list[str] = []
     others: list[Other] = []
     declared: list[Variable] = list(specification.variables)
@@ -143,22 +144,22 @@ def schema_of(
         if variable is not None:
             found = cells_of(variable, cells)
         else:
-            cells = _without_blanks(cells)
+            cells = in_plain(_without_blanks(cells))
             if cells.null_count() == len(cells):
                 notes.append(f"column {name!r} is left out: all cells are empty")
                 continue
             seen = _seen(name, cells)
             if isinstance(seen, Other):
                 others.append(seen.in_type(frame[name].dtype))
-                notes.append(seen.note)
+                notes.append(_left_out(seen, cells) or seen.note)
                 continue
             variable = Variable(name, len(declared), seen, whole=True)
             declared.append(variable)
             found = cells_of(variable, cells)
-            strange += _strange(name, found)
             if _empty(found).any():
                 nullable.add(variable)
                 declared.append(flag_of(variable, len(declared)))
+        strange[name] = _strange(name, found)
         blanks += _lost_blanks(frame[name], variable.domain)
         own = _column(
             name, cells, found, variable, variable in nullable, variable in bound, notes
@@ -179,9 +180,7 @@ def schema_of(
         others=tuple(others),
         names=tuple(name for name in frame.columns if name in names),
     )
-    return replace(
-        together, schema=schema, strange=tuple(strange), blanks=tuple(blanks)
-    )
+    return replace(together, schema=schema, strange=strange, blanks=tuple(blanks))
 
 
 def _refuse_inputs(specification: Specification) -> None:
@@ -279,6 +278,17 @@ def _seen(name: str, cells: pl.Series) -> Domain | Other:
     if domain is None or isinstance(domain, Category | Real):
         other = other_of(name, cells, is_number=isinstance(domain, Real))
     return other or domain or Other(name, "text")
+
+
+def _left_out(other: Other, cells: pl.Series) -> str:
+    """What is said of a column of numbers that are written otherwise; nothing of other columns."""
+    odd = number_otherwise(cells)
+    if other.kind != "text" or odd is None:
+        return ""
+    return (
+        f"column {other.name!r} is left out: its cells are numbers that are not read, as {odd!r}; write them as "
+        "1234.5, without units, to have them learned; where it is given, it is passed on"
+    )
 
 
 def _looks_like(name: str, cells: pl.Series) -> Domain | None:
@@ -481,6 +491,7 @@ def _together(
         movable,
         exact,
         tuple(notes),
+        {},
     )
 
 
@@ -546,7 +557,7 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
         if field.name not in frame.columns:
             continue
         declared = next(v for v in schema.declared.columns if v.name == field.declared)
-        read = cells_of(declared, _plain(frame[field.name]))
+        read = cells_of(declared, in_plain(_plain(frame[field.name])))
         missing = _empty(read)
         unread = _unread(read)
         numbers = _floats(read.column)

@@ -30,8 +30,8 @@ from multiplexnet.language.text import declaration_text
 from multiplexnet.readers.names import cannot_be_written
 from multiplexnet.synthesis.columns.others import Other
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.synthesis.columns.types import holds
-from multiplexnet.synthesis.columns.whole import rule_in_steps
+from multiplexnet.synthesis.columns.types import holds, in_type
+from multiplexnet.synthesis.columns.whole import refuse_curves, rule_in_steps
 
 __all__ = ["KINDS", "Field", "Kind", "Schema", "decimal_places", "decimal_texts"]
 
@@ -154,6 +154,7 @@ class Schema:
         ):
             raise TableError(f"a condition declares nothing: found in {text!r}")
         rules = parsed.rules
+        refuse_curves(rules, "conditions on tables")
         if not rules:
             raise TableError(
                 f"where = {text!r} says nothing: give a condition, as in 'age >= 40'"
@@ -230,7 +231,7 @@ def _without_lines(error: ValueError, lines: int) -> ValueError:
 def _series(field: Field, values: Whole) -> pl.Series:
     found = _cells(field, values[:, field.variable.index]).alias(field.name)
     if field.given is not None:
-        found = found.cast(field.given)
+        found = in_type(found, field.given)
     if field.flag is None:
         return found
     there = pl.Series(values[:, field.flag.index] == 0)

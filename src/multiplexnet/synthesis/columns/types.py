@@ -10,6 +10,8 @@ import polars as pl
 
 __all__ = [
     "holds",
+    "in_plain",
+    "in_type",
     "pandas_frame",
     "pandas_types",
     "pandas_types_from",
@@ -32,9 +34,12 @@ PLAIN: dict[str, pl.DataType] = {
         pl.Float64,
         pl.Boolean,
         pl.Date,
+        pl.Time,
         pl.Categorical,
     )
 }
+SECOND = 10**9
+"""What times of a day are counted in."""
 UNITS = ("ms", "us", "ns")
 NULLABLE = re.compile(r"U?Int(8|16|32|64)|Float(32|64)|boolean|string")
 """Types of pandas with empty cells of their own."""
@@ -52,10 +57,32 @@ def holds(dtype: pl.DataType, cells: pl.Series) -> bool:
         (True, False)
     """
     try:
-        back = cells.cast(dtype).cast(cells.dtype)
+        back = in_plain(in_type(cells, dtype)).cast(cells.dtype)
     except pl.exceptions.PolarsError:
         return False
     return bool(back.equals(cells))
+
+
+def in_type(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
+    """The cells in this type; times of a day are learned as seconds."""
+    if dtype != pl.Time:
+        return cells.cast(dtype)
+    return (cells.cast(pl.Float64) * SECOND).round().cast(pl.Int64).cast(pl.Time)
+
+
+def in_plain(cells: pl.Series) -> pl.Series:
+    """Times of a day as seconds; other cells as they are.
+
+    Example:
+        >>> in_plain(pl.Series(["00:01:01"]).str.to_time()).to_list()
+        [61]
+    """
+    if cells.dtype != pl.Time:
+        return cells
+    ticks = cells.cast(pl.Int64)
+    if (ticks % SECOND == 0).all():
+        return ticks // SECOND
+    return ticks / SECOND
 
 
 def type_record(dtype: pl.DataType) -> Record:

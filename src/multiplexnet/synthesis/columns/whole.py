@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from multiplexnet.errors import CurvedError
 from multiplexnet.language.curves import put_in
 from multiplexnet.language.formula import (
     And,
@@ -23,12 +24,29 @@ from multiplexnet.language.formula import (
     Symbol,
     Variable,
     maximum,
+    symbols,
 )
 
-__all__ = ["in_steps", "rule_in_steps"]
+__all__ = ["in_steps", "refuse_curves", "rule_in_steps"]
 
 Steps = Mapping[Variable, Linear]
 """What stands for a variable: a whole number of steps, times the size of one."""
+
+
+def refuse_curves(rules: Sequence[Rule], asked: str = "rules of tables") -> None:
+    """Raises ``CurvedError`` if a rule has a curved wall.
+
+    Args:
+        rules: as they were written.
+        asked: what messages call them.
+    """
+    for rule in rules:
+        if any(isinstance(symbol, Norm) for symbol in symbols(rule.formula)):
+            raise CurvedError(
+                rule.text,
+                f"{asked} are flat, without norms and squares",
+                "write linear ones that lie inside of it, as in `abs(x) + abs(y) <= 1`",
+            )
 
 
 def rule_in_steps(rule: Rule, steps: Steps) -> Rule:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import current_thread, main_thread
 
 import polars as pl
 
@@ -16,10 +14,12 @@ from multiplexnet.synthesis.drawing.making import MadeRows, Maker, SampleRequest
 from multiplexnet.synthesis.drawing.pieces import Order, Piece, made_pieces, pieces
 from multiplexnet.synthesis.drawing.shards import (
     SHARD,
+    begun_rows,
     is_done,
     opened_folder,
     written_shard,
 )
+from multiplexnet.synthesis.drawing.undisturbed import undisturbed
 from multiplexnet.synthesis.replacing import in_place_of
 from multiplexnet.tables.output import writer_of
 
@@ -116,33 +116,13 @@ def _file(
             if not wanted.count:
                 writer.write(maker.nothing().frame)
             for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
-                with _undisturbed():
+                with undisturbed():
                     writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
                     state = state.and_then(made, made.frame.height)
                     yield state
         finally:
-            with _undisturbed():
+            with undisturbed():
                 writer.close()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """An interrupt waits meanwhile: a row group that is half written would leave a file that nobody can read."""
-    if current_thread() is not main_thread():
-        yield
-        return
-    noted: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):  # nobody listens, or it is not Python who does
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if noted:
-        before(signal.SIGINT, None)
 
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
@@ -174,8 +154,21 @@ def _folder(
     if state.rows:
         yield state
     answers = made_pieces(maker, iter(todo), jobs=jobs, dask=dask)
-    for piece, made in zip(todo, answers, strict=True):
-        if made.frame.height:  # a worker that does not see the folder sends them
-            written_shard(made, folder, piece.number)
-        state = state.and_then(made, piece.rows)
-        yield state
+    try:
+        for piece, made in zip(todo, answers, strict=True):
+            if made.frame.height:  # a worker that does not see the folder sends them
+                written_shard(made, folder, piece.number)
+            state = state.and_then(made, piece.rows)
+            yield state
+    except KeyboardInterrupt:
+        there = sum(_rows_there(folder, piece) for piece in every)
+        if there > state.rows:
+            yield replace(state, rows=there)
+        raise
+
+
+def _rows_there(folder: Path, piece: Piece) -> int:
+    """Rows of a shard that can be read: all of them, or the first ones."""
+    if is_done(folder, piece.number):
+        return piece.rows
+    return begun_rows(folder, piece.number)

@@ -20,7 +20,7 @@ import numpy as np
 from multiplexnet.synthesis.drawing.batches import RowBlock
 from multiplexnet.synthesis.drawing.given import KnownCells
 from multiplexnet.synthesis.drawing.making import MadeRows, Maker, SampleRequest
-from multiplexnet.synthesis.drawing.shards import written_shard
+from multiplexnet.synthesis.drawing.shards import keep_begun, written_shard
 from multiplexnet.synthesis.learned import LearnedModel
 from multiplexnet.tables.parallel import spread
 
@@ -132,18 +132,26 @@ def _answer(task: tuple[Order, Piece]) -> MadeRows:
 
 
 def _made(maker: Maker, piece: Piece) -> MadeRows:
-    parts = []
-    for block in piece.blocks:
-        if piece.given is None:
-            parts.append(maker.made(block))
-            continue
-        rows = np.arange(block.first, block.first + block.wanted)
-        parts.append(maker.completed(piece.given.at(rows)))
+    parts: list[MadeRows] = []
+    try:
+        for block in piece.blocks:
+            parts.append(_of_block(maker, piece, block))
+    except KeyboardInterrupt:
+        if parts and piece.folder is not None:
+            keep_begun(MadeRows.together(parts), piece.folder, piece.number)
+        raise
     made = MadeRows.together(parts) if parts else maker.nothing()
     _give_back()
     if piece.folder is None:
         return made
     return written_shard(made, piece.folder, piece.number)
+
+
+def _of_block(maker: Maker, piece: Piece, block: RowBlock) -> MadeRows:
+    if piece.given is None:
+        return maker.made(block)
+    rows = np.arange(block.first, block.first + block.wanted)
+    return maker.completed(piece.given.at(rows))
 
 
 def _give_back() -> None:

@@ -1,4 +1,7 @@
-"""A sample as a folder of Parquet files, each whole or not there; what was begun is continued."""
+"""A sample as a folder of Parquet files, each whole or not there; what was begun is continued.
+
+The first rows of a shard that an interrupt finds half made are kept in a file of their own until it is whole.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+import polars as pl
+
 from multiplexnet.errors import TableError
 from multiplexnet.synthesis.drawing.making import MadeRows
+from multiplexnet.synthesis.drawing.undisturbed import undisturbed
 from multiplexnet.tables.output import writer_of
 
-__all__ = ["SHARD", "is_done", "opened_folder", "shard_path", "written_shard"]
+__all__ = [
+    "SHARD",
+    "begun_rows",
+    "is_done",
+    "keep_begun",
+    "opened_folder",
+    "shard_path",
+    "written_shard",
+]
 
 SHARD = 1 << 18
 """Rows of a shard, about."""
@@ -55,17 +69,42 @@ def opened_folder(folder: Path, digest: str, rows: int) -> None:
     path.write_text(json.dumps(told), encoding="utf-8")
 
 
+def begun_path(folder: Path, number: int) -> Path:
+    """Where the first rows of a shard are that was interrupted; they are made once more with it."""
+    return folder / f"begun-{number:05}.parquet"
+
+
+def begun_rows(folder: Path, number: int) -> int:
+    """How many rows of a shard that was interrupted are there."""
+    path = begun_path(folder, number)
+    if not path.exists():
+        return 0
+    return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+
+
 def written_shard(made: MadeRows, folder: Path, number: int) -> MadeRows:
     """Write a shard if the folder is to be seen from here; then without its rows, else with them."""
     if not (folder / TOLD).exists():
         return made
-    path = shard_path(folder, number)
-    draft = path.with_name(f".{path.stem}-{uuid4().hex}.parquet")
-    writer = writer_of(path, "rows", draft)
-    try:
-        writer.write(made.frame)
-        writer.close()
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    _write(made.frame, shard_path(folder, number))
+    begun_path(folder, number).unlink(missing_ok=True)
     return replace(made, frame=made.frame.clear())
+
+
+def keep_begun(made: MadeRows, folder: Path, number: int) -> None:
+    """Write the first rows of a shard that is interrupted, unless there are as many from an earlier time."""
+    if (folder / TOLD).exists() and made.frame.height > begun_rows(folder, number):
+        _write(made.frame, begun_path(folder, number))
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    """A file that is there as a whole, or not at all."""
+    draft = path.with_name(f".{path.stem}-{uuid4().hex}.parquet")
+    with undisturbed():
+        writer = writer_of(path, "rows", draft)
+        try:
+            writer.write(frame)
+            writer.close()
+            os.replace(draft, path)
+        finally:
+            draft.unlink(missing_ok=True)

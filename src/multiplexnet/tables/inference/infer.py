@@ -24,7 +24,7 @@ from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import number_text
 from multiplexnet.readers.names import cannot_be_written, written_name
 from multiplexnet.rules import Rules
-from multiplexnet.tables.cells import cells_of
+from multiplexnet.tables.cells import cells_of, number_otherwise
 from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.inference.candidates import Values, candidates_of
 from multiplexnet.tables.inference.profile import (
@@ -151,6 +151,10 @@ def _no_kind(column: ColumnProfile) -> str:
     times = Variable(column.name, 0, MOMENTS["datetime"])
     if not cells_of(times, column.kept[0].drop_nulls()).unread:
         return "times with parts of seconds, and those of rules are whole seconds"
+    odd = number_otherwise(column.kept[0])
+    if odd is not None:
+        shown = json.dumps(odd, ensure_ascii=False)
+        return f"numbers that are not read, as {shown}: write them as 1234.5, without units"
     if dtype == pl.String:
         return "texts of many kinds, neither numbers nor a few labels"
     return f"of type {dtype}, of which rules do not speak"
