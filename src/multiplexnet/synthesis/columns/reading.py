@@ -271,7 +271,7 @@ def _strange(name: str, read: Cells) -> list[str]:
 
 def _seen(name: str, cells: pl.Series) -> Domain | Other:
     """What a column that the rules do not declare looks like."""
-    if is_without_text(cells.dtype) or cells.dtype == pl.Binary:
+    if is_without_text(cells.dtype) or cells.dtype in (pl.Binary, pl.Time):
         return Other(name, "text")
     domain = _looks_like(name, cells)
     other = None

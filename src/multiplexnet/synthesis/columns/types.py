@@ -67,11 +67,11 @@ def in_type(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     """The cells in this type; times of a day are learned as seconds."""
     if dtype != pl.Time:
         return cells.cast(dtype)
-    return (cells.cast(pl.Float64) * SECOND).round().cast(pl.Int64).cast(pl.Time)
+    return (cells.cast(pl.Int64) * SECOND).cast(pl.Time)
 
 
 def in_plain(cells: pl.Series) -> pl.Series:
-    """Times of a day as seconds; other cells as they are.
+    """Times of a day in whole seconds as these; other cells as they are.
 
     Example:
         >>> in_plain(pl.Series(["00:01:01"]).str.to_time()).to_list()
@@ -80,9 +80,7 @@ def in_plain(cells: pl.Series) -> pl.Series:
     if cells.dtype != pl.Time:
         return cells
     ticks = cells.cast(pl.Int64)
-    if (ticks % SECOND == 0).all():
-        return ticks // SECOND
-    return ticks / SECOND
+    return ticks // SECOND if (ticks % SECOND == 0).all() else cells
 
 
 def type_record(dtype: pl.DataType) -> Record:
