@@ -175,10 +175,12 @@ class Synthesizer:
         values = self._rows(found, obeys, allowed, violations)
         facts = (*found.blanks, *fixed(found.schema, allowed, values))
         warned = (*found.notes, *too_dense(found.schema, allowed))
-        for text in shortened(warned) if note is None else ():
-            warnings.warn(text, stacklevel=2)
-        for text in shortened((*warned, *facts)) if note is not None else ():
-            note(text)
+        if note is None:
+            for text in shortened(warned):
+                warnings.warn(text, stacklevel=2)
+        else:
+            for text in shortened((*warned, *facts)):
+                note(text)
         if checkpoint is not None:
             own = begun_with(values, allowed, int(seed), tried)
             self._checkpoint = file_of(Path(checkpoint), own)
