@@ -204,6 +204,15 @@ def test_decimals_that_rules_bind_stay_decimals_in_nullable_columns_of_pandas() 
     assert mx.check(rules, made).all_obey
 
 
+def test_what_could_not_be_read_again_is_not_written(
+    model: mx.Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multiplexnet.synthesis.storage.LARGEST_DOCUMENT", 1_000)
+    with pytest.raises(RecordError, match="bytes, and files have 1,000 at most"):
+        model.save(tmp_path / "model.mx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_document_of_no_sensible_size_is_refused_at_once(tmp_path: Path) -> None:
     """Millions of records are a few kB in a zip, and take very long to be read."""
     path = tmp_path / "forged.mx"

@@ -21,7 +21,7 @@ from multiplexnet.synthesis.replacing import in_place_of
 __all__ = ["Checkpoint", "file_of", "fingerprint", "read", "write"]
 
 DOCUMENT = "learning.json"
-FORMAT = "multiplexnet learning 3"
+FORMAT = "multiplexnet learning 2"
 
 Arrays = dict[str, NDArray[Any]]
 

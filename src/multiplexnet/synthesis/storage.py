@@ -86,6 +86,9 @@ def save(
         schema: the columns of the table.
         model: of its rows.
         further: what JSON can hold.
+
+    Raises:
+        RecordError: it is larger than what is read again.
     """
     own = schema.specification.variables
     document = {
@@ -106,6 +109,12 @@ def save(
     }
     if model.allowed.outer:
         document["outer"] = sorted(model.allowed.outer)
+    content = json.dumps(document).encode()
+    if len(content) > LARGEST_DOCUMENT:
+        raise RecordError(
+            f"columns, labels and rules of this model take {len(content):,} bytes, and files have "
+            f"{LARGEST_DOCUMENT:,} at most: leave columns with many labels out"
+        )
     arrays: dict[str, NDArray[Any]] = {}
     for j, tokens in enumerate(model.tokens):
         arrays[f"tokens/{j}"] = np.stack([tokens.lower, tokens.upper, tokens.counts])
@@ -116,7 +125,7 @@ def save(
             arrays[f"branches/{j}"] = _branches(leaves)
             arrays[f"leaves/{j}"] = _counts(leaves)
     with zipfile.ZipFile(path, "w") as file:
-        _add(file, DOCUMENT, json.dumps(document).encode())
+        _add(file, DOCUMENT, content)
         for name, array in arrays.items():
             buffer = BytesIO()
             np.save(buffer, array, allow_pickle=False)

@@ -437,6 +437,7 @@ class Synthesizer:
 
         Raises:
             OSError: as the system says; what was in the file before is there still.
+            RecordError: the model is larger than files can be.
         """
         with in_place_of(Path(path)) as draft:
             self._known().save(draft)

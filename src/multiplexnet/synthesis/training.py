@@ -3,8 +3,7 @@ r"""Maximum likelihood of the rows under the rules.
 Each factor ``p(x_j | x_<j)`` is divided by its mass on what the rules leave, in training as in sampling. What is left
 depends on the rows alone, so it is found once. A few settings are tried, each with its own cosine of the learning
 rate; rows that were kept apart choose among them, say when to stop, and which columns trees help. Then the best of
-them is trained once more, as long as it was best for, from all rows; if there is no
-time for that, it goes on from all rows at a small rate while there is some.
+them is trained once more, as long as it was best for, from all rows.
 """
 
 from __future__ import annotations
@@ -61,9 +60,6 @@ ANYWHERE = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 """Rows that the network may be worth beside those of a leaf;"""
 NEARBY = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
 """and in the range of the leaf."""
-
-FURTHER = 0.3
-"""The part of its rate that the best recipe goes on with, from all rows."""
 
 CHOOSING = 0.5
 """It takes about this part of the time of growing trees to choose among them."""
@@ -397,8 +393,6 @@ class _Fit:
         self.best_course = _Course(0, 0)
         self.again = 0.0
         """Seconds that it would take to do as the best recipe did with all rows."""
-        self.pace = 1.0
-        """Seconds that the best recipe took for a row."""
         self.longest = 0.0
         self.trees: dict[int, list[Leaves | None]] = {}
         self.growing = 0.0
@@ -419,12 +413,8 @@ class _Fit:
             self._try(number, state)
             state = None
             number += 1
-        if number > len(self.recipes):
-            self._learn_further(state)
-        elif state is not None or self._is_worth_all_rows():
+        if state is not None or self._is_worth_all_rows():
             self._learn_from_all(state)
-        elif self._is_short():
-            self._learn_further(None)
         assert self.best is not None
         self.best.network.eval()
         return self.best, self.best_score
@@ -440,12 +430,8 @@ class _Fit:
         """Whether rows kept apart are many enough to be learned from as well, and there is time for it."""
         if len(self.held) < WORTH_LEARNING * len(self.values):
             return False
-        return not self._is_short()
-
-    def _is_short(self) -> bool:
-        """Whether there is no time to do once more what the best recipe did."""
         ends = self.spent + 1.2 * self.again
-        return self.processes.as_first(ends > self.seconds)
+        return self.processes.as_first(ends <= self.seconds)
 
     def _try(self, number: int, state: Checkpoint | None) -> None:
         """One recipe, with the rows that are not kept apart."""
@@ -466,7 +452,6 @@ class _Fit:
             share = run.course.best * run.per_epoch / max(run.done, 1)
             more = len(self.values) / max(len(self.used), 1)
             growing = self.growing if model.leaves else 0.0
-            self.pace = max(seconds / max(run.done * run.size, 1), 1e-9)
             self.again = share * more * seconds + 2 * growing
         self.longest = max(self.longest, self.spent - begun)
 
@@ -488,33 +473,6 @@ class _Fit:
         if self.best.leaves:
             fresh = replace(fresh, leaves=self._grown_again(recipe, tokens, data))
         self.best = fresh
-
-    def _learn_further(self, state: Checkpoint | None) -> None:
-        """The best model goes on at a small rate, from all rows, in what is left of the time.
-
-        Nothing is kept apart that would tell when to stop: it is not longer than what was judged before.
-        """
-        assert self.best is not None
-        recipe = self.recipes[self.best_recipe]
-        gentle = replace(recipe, rate=FURTHER * recipe.rate)
-        data = data_of(self.values, self.best.tokens, self.allowed)
-        nothing = data.at(torch.arange(0))
-        network = copy.deepcopy(self.best.network)
-        model = replace(self.best, network=network, leaves=())
-        end = self.start + self.seconds
-        run = _Run(model, data, nothing, gentle, end, self.processes)
-        run.take_steps(self._steps_left(run))
-        if run.last or state is not None:
-            self._train(len(self.recipes) + 1, run, state)
-            self.best = replace(self.best, network=network)
-
-    def _steps_left(self, run: _Run) -> int:
-        """How many steps the best model goes on for."""
-        if not len(self.held):
-            return 0
-        left = max(0.0, self.seconds - self.spent)
-        there = int(self.processes.of_first(left / (self.pace * run.size)))
-        return min(there, run.per_epoch * self.best_course.best)
 
     def _grown_again(
         self, recipe: Recipe, tokens: Sequence[Tokens], data: Data
@@ -579,9 +537,8 @@ class _Fit:
         speed = run.speed
         left = (run.last - step) * run.size / max(speed, 1e-9)
         left = max(0.0, min(left, self.seconds - self.spent))
-        count = len(self.recipes)
         self.tell(
-            Progress(min(number, count), count, step, run.last, run.score, speed, left)
+            Progress(number, len(self.recipes), step, run.last, run.score, speed, left)
         )
 
     def _save(self, number: int, run: _Run, spent: float) -> None:
@@ -597,7 +554,6 @@ class _Fit:
             "best score": float(self.best_score),
             "best course": [self.best_course.best, self.best_course.whole],
             "again": self.again,
-            "pace": self.pace,
         }
         own_numbers, tensors = run.state()
         if self.best is not None:
@@ -619,7 +575,6 @@ class _Fit:
             self.best_recipe = numbers["best recipe"]
             self.best_course = _Course(*numbers["best course"])
             self.again = numbers["again"]
-            self.pace = numbers["pace"]
             shape = self.recipes[self.best_recipe].shape
             self.best = RowModel.fresh(self.allowed, self.tokens, shape)
             self.best.network.load_state_dict(state.under("before"))
@@ -652,8 +607,6 @@ class _Run:
         """Steps over which the learning rate falls to 0,"""
         self.last = self.count
         """and after which it ends."""
-        self.is_planned = False
-        """Whether this was chosen for the time that is left."""
         self.best_at = 0
         """Steps that were done when rows kept apart had their best score."""
         self.score: float | None = None
@@ -690,12 +643,6 @@ class _Run:
         self.count = self.per_epoch * course.whole
         self.last = self.per_epoch * course.best
 
-    def take_steps(self, count: int) -> None:
-        """Take so many steps, which need not go through the table a whole number of times."""
-        self.count = count
-        self.last = count
-        self.is_planned = True
-
     def steps(self) -> Iterator[int]:
         """Trains, and ends with the best weights that were met in the network."""
         network = self.model.network
@@ -716,7 +663,7 @@ class _Run:
             self.done = step + 1
             if self.done % self.per_epoch == 0 and len(self.held):
                 self._judge()
-            if self.done == self.per_epoch and not self.is_planned:
+            if self.done == self.per_epoch:
                 self._fit_into_time()
             self.is_busy = False
             yield self.done
