@@ -46,6 +46,8 @@ def changes(subject: Subject) -> Iterator[Finding]:
         return
     if subject.sentence.kind in NARROW:
         return
+    if any(d.lower == d.upper is not None for d in subject.sentence.inputs):
+        return  # at a single value ends tie
     generator = torch.Generator().manual_seed(mux.in_features)
     raw = _raw(ROWS, subject, generator)
     given = _inputs(ROWS, subject, generator)
@@ -130,7 +132,7 @@ def _backward(
 
 def _apart(backward: Tensor, other: Tensor, close: Tensor) -> str:
     """Where two are not close, in words."""
-    wrong = ~((backward - other).abs() <= close)
+    wrong = ~((backward - other).abs() <= close) & (backward != other)
     if not wrong.any():
         return ""
     return f"{float(backward[wrong][0])} backward, and {float(other[wrong][0])}"
