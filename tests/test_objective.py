@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from multiplexnet.errors import ShapeError
 from multiplexnet.layer import objective
 from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.combinations import widened
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.layer.objective import term_losses
 from multiplexnet.rules import Rules
@@ -280,6 +281,56 @@ def test_a_product_of_blocks_of_which_inputs_rule_out_terms(
     for whole, streamed in zip(*results, strict=True):
         assert torch.allclose(whole, streamed, rtol=1e-12, atol=1e-14)
         assert streamed.isfinite().all()
+
+
+THREE_BLOCKS = """
+x: real[7]
+x[3] <= -1 or x[3] >= 1
+all(0 <= v <= 1 for v in (x[0], x[2], x[5])) or all(2 <= v <= 3 for v in (x[0], x[2], x[5]))
+x[1] == 0 or 2 < x[1] < x[4] or x[1] > 9
+"""
+
+
+@pytest.mark.parametrize("wide", [16, 0], ids=["in halves", "laid out anew"])
+def test_combinations_are_sums_of_blocks_among_all_outputs(
+    wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objective, "CHUNK", 1)
+    monkeypatch.setattr(objective, "WIDE", wide * 10_000)
+    mux = Multiplexer(Rules(THREE_BLOCKS), dtype=torch.float64)
+    raw = torch.randn(5, mux.in_features, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(5, 7, dtype=torch.float64)
+    branches = mux(raw)
+    assert len(branches.choices) == 4
+    losses = term_losses(branches, squared(y))
+    assert torch.allclose(losses, squared(y)(branches.x), rtol=1e-14)
+    found = branches.loss(squared(y))
+    expected = naive(mux(raw), squared(y))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
+
+
+def test_terms_that_a_loss_does_not_see_have_no_gradient() -> None:
+    """Some of the values of combinations may get none, as where a loss is a constant in float."""
+    values = torch.randn(2, 3, 1, requires_grad=True)
+    first, _, last = widened(values, torch.tensor([1]), 2)
+    (first.sum() + 2 * last.sum()).backward()
+    assert values.grad is not None
+    assert values.grad[0].flatten().tolist() == [1.0, 0.0, 2.0]
+
+
+@pytest.mark.parametrize("text", ["x <= -1 or x >= 1", "x <= -1 or x >= 1; y != 4"])
+def test_many_rows_of_few_terms_have_the_loss_of_each_row(text: str) -> None:
+    """They are laid out in memory term by term."""
+    mux = Multiplexer(Rules(text), dtype=torch.float64)
+    raw = torch.randn(2048, mux.in_features, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(2048, mux.out_features, dtype=torch.float64)
+    found = mux(raw).loss(squared(y))
+    expected = naive(mux(raw), squared(y))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
 
 
 def test_batch_shapes() -> None:
