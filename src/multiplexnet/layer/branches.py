@@ -376,7 +376,7 @@ class Branches:
         """
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
-            return self._outward([self.choices[0].terms(start, stop)])
+            return self._outward([self.choices[0].terms(start, stop)]).contiguous()
         indices = self._of_blocks(
             torch.arange(start, stop, device=self.choices[0].raw.device)
         )

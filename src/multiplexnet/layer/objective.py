@@ -20,13 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from multiplexnet.errors import ShapeError
-from multiplexnet.layer.combinations import (
-    Combinations,
-    Narrow,
-    cut,
-    held,
-    widened,
-)
+from multiplexnet.layer.combinations import Among, Combinations, Narrow, cut, held
 from multiplexnet.transforms.base import (
     Differentiable,
     is_transformed,
@@ -49,6 +43,9 @@ CHUNK = 1 << 20
 CACHED = 1 << 18
 """How many stay in the cache of a processor: combinations of terms, which cost little to form, come by so many."""
 
+KEPT = 64
+"""Values of a block that are so many chunks are kept, and others computed anew, for losses by output."""
+
 WIDE = 16
 """So many chunks may be held besides the values of terms, to form combinations sooner."""
 
@@ -57,6 +54,9 @@ SHORT = 16
 
 MANY = 2**10
 """So many rows are many."""
+
+LONG = 2**12
+"""For so many rows, of few outputs, a loss is asked term by term."""
 
 
 def marginal_loss(
@@ -184,33 +184,32 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
 
     Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite. The
-    values of a long block of few outputs are kept, so that only f is computed again when the gradient is taken.
+    values of a long block are kept, so that only f is computed again when the gradient is taken.
     """
-    columns = choice.columns
-    counts = _counts(choice) if choice.inner else None
-    instead = rest.index_select(-1, columns)
+    among = Among.of(choice.columns, rest.shape[-1])
+    counts = _counts(choice)
+    counted = among.widened(counts.to(rest.dtype))
+    instead = rest.index_select(-1, choice.columns)
+    others = rest.index_fill(-1, choice.columns, 0.0)
     is_long = choice.size * rest.numel() > CHUNK
-    is_held = is_long and choice.size * instead.numel() <= 2 * CHUNK
+    is_apart = not is_long and _are_told_apart(choice)
+    is_held = choice.size * instead.numel() <= KEPT * CHUNK and (is_long or is_apart)
     kept = _apart(choice, instead) if is_held else []
 
-    def losses(own: Tensor) -> Tensor:
-        if own.shape[-2] > 1:
-            x = rest.expand(*own.shape[:-1], rest.shape[-1])
-            return f(x.index_copy(-1, columns, own)).index_select(-1, columns)
-        x = rest.squeeze(-2).index_copy(-1, columns, own.squeeze(-2))  # thrice as fast
-        return f(x.unsqueeze(-2)).squeeze(-2).index_select(-1, columns).unsqueeze(-2)
+    def own(start: int, stop: int) -> Tensor:
+        if not is_held:
+            return choice.terms(start, stop, instead)
+        each = kept[start:stop]
+        return torch.stack(each, -2) if len(each) > 1 else each[0].unsqueeze(-2)
 
     def chunk(start: int, stop: int) -> Tensor:
-        own = (
-            torch.stack(kept[start:stop], -2)
-            if is_held
-            else choice.terms(start, stop, instead)
-        )
-        if counts is None:
-            return losses(own).sum(-1)
-        counted = counts[start:stop]
-        return (losses(torch.where(counted, own, instead)) * counted).sum(-1)
+        values = own(start, stop)
+        if choice.inner:
+            values = torch.where(counts[start:stop], values, instead)
+        return (f(among.widened(values) + others) * counted[start:stop]).sum(-1)
 
+    if is_apart:
+        return _side_by_side([chunk(k, k + 1) for k in range(choice.size)])
     most = min(CACHED, CHUNK) if is_held else CHUNK
     return _chunked(chunk, choice.size, rest.numel(), most)
 
@@ -348,11 +347,17 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
 
     def of_one_block(start: int, stop: int) -> Tensor:
         ((choice, instead),) = pairs
-        return losses(branches.ordered([choice.terms(start, stop, instead)]))
+        x = branches.ordered([choice.terms(start, stop, instead)])
+        return losses(x.contiguous())
 
+    is_short = count * width <= CHUNK
+    if len(pairs) == 1 and is_short and _are_told_apart(pairs[0][0]):
+        each = _apart(*pairs[0])
+        found = [losses(branches.ordered([x]).unsqueeze(-2)) for x in each]
+        return _side_by_side(found)
     if len(pairs) == 1:
         return _chunked(of_one_block, count, width, CHUNK)
-    if count * width <= CHUNK:
+    if is_short:
         values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
         return losses(branches.terms(0, count, values))
     combined = _combinations(pairs)
@@ -374,20 +379,17 @@ def _combinations(
     wide = held(sizes, cut(sizes)) * width
     narrow = sum(choice.size * choice.columns.numel() for choice, _ in pairs)
     rows = pairs[0][0].raw[..., 0].numel()
+    among = [Among.of(choice.columns, width) for choice, _ in pairs]
+    own = zip(among, pairs, strict=True)
     if wide > 2 * narrow and wide * rows > WIDE * CHUNK:
-        return Combinations(
-            [
-                Narrow(_apart(choice, instead), choice.columns, width)
-                for choice, instead in pairs
-            ]
-        )
+        return Combinations([Narrow(_apart(*pair), places) for places, pair in own])
     blocks = [
         [
-            term
-            for values in _stepwise(choice, instead)
-            for term in widened(values, choice.columns, width)
+            places.widened(term)
+            for values in _stepwise(*pair)
+            for term in values.unbind(-2)
         ]
-        for choice, instead in pairs
+        for places, pair in own
     ]
     return Combinations.in_halves(blocks)
 
@@ -433,7 +435,23 @@ def _chunked(
     ]
     if step > 1:
         return torch.cat(parts, -1)
-    return torch.cat([own.movedim(-1, 0) for own in parts]).movedim(0, -1)
+    return _side_by_side(parts)
+
+
+def _side_by_side(losses: Sequence[Tensor]) -> Tensor:
+    """Losses of one term each, ``(*batch, 1)``, as those of all, laid out in memory term by term."""
+    return torch.cat([own.movedim(-1, 0) for own in losses]).movedim(0, -1)
+
+
+def _are_told_apart(choice: Choice) -> bool:
+    """Whether a loss is asked for each term by itself: there are few, of many rows, of few outputs.
+
+    ``(*batch, K, D)`` with ``(*batch, 1, D)`` is computed row by row, ``(*batch, 1, D)`` as one long row.
+    """
+    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    rows = choice.raw[..., 0].numel()
+    return 1 < choice.size < SHORT and choice.columns.numel() < SHORT and rows >= LONG
 
 
 def _again(chunk: Callable[[int, int], Tensor], start: int, stop: int) -> Tensor:
