@@ -228,8 +228,8 @@ def product(left: Tensor, right: Tensor) -> Tensor:
     is_quick = (
         left.dtype is torch.float32
         and not is_transformed()
-        and not wants_gradient(left, right)
         and left.numel() * len(right) >= LARGE
+        and not wants_gradient(left, right)
         and _is_quick_now(left)
     )
     return _by_onednn(left, right) if is_quick else left @ right.mT
