@@ -223,6 +223,7 @@ def test_a_loss_by_output_is_that_of_all_combinations(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objective, "CHUNK", chunk)
+    monkeypatch.setattr(objective, "KEPT", 2)
     mux = Multiplexer(
         Rules("x <= -1 or x >= 1\ny == 0 or 2 < y < 3 or y > 9"), dtype=torch.float64
     )
@@ -280,6 +281,52 @@ def test_a_product_of_blocks_of_which_inputs_rule_out_terms(
     for whole, streamed in zip(*results, strict=True):
         assert torch.allclose(whole, streamed, rtol=1e-12, atol=1e-14)
         assert streamed.isfinite().all()
+
+
+THREE_BLOCKS = """
+x: real[7]
+x[3] <= -1 or x[3] >= 1
+all(0 <= v <= 1 for v in (x[0], x[2], x[5])) or all(2 <= v <= 3 for v in (x[0], x[2], x[5]))
+x[1] == 0 or 2 < x[1] < x[4] or x[1] > 9
+"""
+
+
+@pytest.mark.parametrize("wide", [16, 0], ids=["in halves", "laid out anew"])
+def test_combinations_are_sums_of_blocks_among_all_outputs(
+    wide: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objective, "CHUNK", 1)
+    monkeypatch.setattr(objective, "WIDE", wide * 10_000)
+    mux = Multiplexer(Rules(THREE_BLOCKS), dtype=torch.float64)
+    raw = torch.randn(5, mux.in_features, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(5, 7, dtype=torch.float64)
+    branches = mux(raw)
+    assert len(branches.choices) == 4
+    losses = term_losses(branches, squared(y))
+    assert torch.allclose(losses, squared(y)(branches.x), rtol=1e-14)
+    found = branches.loss(squared(y))
+    expected = naive(mux(raw), squared(y))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
+
+
+@pytest.mark.parametrize("text", ["x <= -1 or x >= 1", "x <= -1 or x >= 1; y != 4"])
+def test_many_rows_of_few_terms_have_the_loss_of_each_row(text: str) -> None:
+    """They are laid out in memory term by term; what the loss is asked for is in one piece."""
+    mux = Multiplexer(Rules(text), dtype=torch.float64)
+    raw = torch.randn(4096, mux.in_features, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(4096, mux.out_features, dtype=torch.float64)
+
+    def loss(x: Tensor) -> Tensor:
+        assert x.is_contiguous()
+        return squared(y)(x)
+
+    found = mux(raw).loss(loss)
+    expected = naive(mux(raw), squared(y))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
 
 
 def test_batch_shapes() -> None:

@@ -14,7 +14,7 @@ from multiplexnet.geometry.parts import Box
 from multiplexnet.transforms import Separable, separable
 from multiplexnet.transforms.chosen import MANY, by_term, largest_place
 from multiplexnet.transforms.term_maps import TermMaps
-from multiplexnet.transforms.tiles import FEWEST_ROWS, plus, rows_together
+from multiplexnet.transforms.tiles import FEWEST_ROWS, plus, rows_for_all, rows_together
 
 ONE = Fraction(1)
 BOXES = {
@@ -59,6 +59,36 @@ def test_rows_together_give_the_bits_of_rows_alone(
     alone = found()
     assert torch.equal(together[0], alone[0])
     assert torch.equal(together[1], alone[1])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", BOXES)
+def test_all_terms_of_many_rows_have_the_bits_of_rows_alone(
+    name: str, training: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = BOXES[name]
+    other = Box((), box.lower[::-1], box.upper[::-1])
+    transform = Separable([box, other, box], torch.float32).train(training)
+    raw = raw_rows(FEWEST_ROWS, 2 * len(box.lower)).requires_grad_()
+    own = raw.view(2, -1, 1, raw.shape[-1])[..., ::2]
+    weight = torch.randn(*own.shape[:-2], 3, own.shape[-1])
+    assert rows_for_all(own.detach(), transform.base) > 1
+
+    def found() -> tuple[Tensor, Tensor]:
+        x = transform(own)
+        return x, torch.autograd.grad(x, raw, weight, retain_graph=True)[0]
+
+    together = found()
+    monkeypatch.setattr(separable, "rows_for_all", lambda *_: 1)
+    alone = found()
+    assert torch.equal(together[0], alone[0])
+    assert torch.allclose(together[1], alone[1])
+
+
+def test_values_of_all_terms_are_in_one_piece() -> None:
+    mux = Multiplexer(RULES["boxes"])
+    x = mux(torch.randn(FEWEST_ROWS, mux.in_features)).x
+    assert x.is_contiguous()
 
 
 @pytest.mark.parametrize("rows", [FEWEST_ROWS, FEWEST_ROWS + 3, FEWEST_ROWS + 4, 0])

@@ -218,6 +218,102 @@ def test_settings_that_take_digits_away_lead_to_float64(
     torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of products that oneDNN was asked for; no product is too small for it."""
+    if not single._onednn_keeps_digits():
+        pytest.skip("torch was built without oneDNN")
+    seen: list[tuple[int, ...]] = []
+    plain = single._by_onednn
+
+    def counted(left: Tensor, right: Tensor) -> Tensor:
+        seen.append((*left.shape, len(right)))
+        return plain(left, right)
+
+    monkeypatch.setattr(single, "LARGE", 1)
+    monkeypatch.setattr(single, "_by_onednn", counted)
+    return seen
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_products_of_another_library_obey(
+    name: str, asked: list[tuple[int, ...]]
+) -> None:
+    mux = layer_of(name).train()
+    raw = raw_values(mux).requires_grad_()
+    x = mux(raw).best()
+    forward = len(asked)
+    x.sum().backward()
+    assert 0 < forward < len(asked)
+    assert mux.rules.satisfied(x).all()
+    alone = mux.eval()(raw.detach()).best()
+    assert mux.rules.satisfied(alone).all()
+    with torch.no_grad():
+        assert torch.equal(mux(raw).best(), alone)
+
+
+def test_products_of_another_library_are_those_of_torch(
+    asked: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mux = layer_of("polytope").train()
+    raw = torch.randn(100, mux.in_features)
+    weight = torch.randn(100, mux.out_features)
+
+    def found() -> tuple[Tensor, Tensor]:
+        own = raw.clone().requires_grad_()
+        x = mux(own).best()
+        return x.detach(), torch.autograd.grad(x, own, weight)[0]
+
+    others = found()
+    assert asked
+    asked.clear()
+    monkeypatch.setattr(single, "_onednn_keeps_digits", lambda: False)
+    for own, other in zip(found(), others, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-4, atol=1e-5)
+    assert not asked
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
+def test_where_torch_records_it_makes_the_products(
+    asked: list[tuple[int, ...]],
+) -> None:
+    mux = layer_of("polytope").train()
+    raw = torch.randn(3, mux.in_features)
+    plain = mux(raw).best()
+    asked.clear()
+
+    def best(raw: Tensor) -> Tensor:
+        x: Tensor = mux(raw).best()
+        return x
+
+    found = torch.func.jvp(best, (raw,), (torch.ones_like(raw),))
+    moved, slope = found[:2]
+    torch.testing.assert_close(moved, plain, rtol=1e-4, atol=1e-5)
+    assert (slope != 0).any()
+    torch.testing.assert_close(torch.vmap(best)(raw), plain, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        torch.export.export(_Best(mux), (raw,)).module()(raw),
+        plain,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert not asked
+
+
+def test_fewer_digits_of_another_library_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def by_halves(left: Tensor, right: Tensor) -> Tensor:
+        return (left.bfloat16() @ right.bfloat16().mT).float()
+
+    single._onednn_keeps_digits.cache_clear()
+    monkeypatch.setattr(single, "_by_onednn", by_halves)
+    try:
+        assert not single._onednn_keeps_digits()
+    finally:
+        single._onednn_keeps_digits.cache_clear()
+
+
 def test_graphs_make_no_products_in_float32() -> None:
     mux = layer_of("polytope").eval()
     raw = torch.randn(5, mux.in_features)

@@ -376,7 +376,7 @@ class Branches:
         """
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
-            return self._outward([self.choices[0].terms(start, stop)])
+            return self._outward([self.choices[0].terms(start, stop)]).contiguous()
         indices = self._of_blocks(
             torch.arange(start, stop, device=self.choices[0].raw.device)
         )
@@ -384,22 +384,6 @@ class Branches:
         return self._outward(
             [x.index_select(-2, i) for x, i in zip(values, indices, strict=True)]
         )
-
-    def combined(
-        self, start: int, stop: int, values: Sequence[Sequence[Tensor]]
-    ) -> Tensor:
-        """As :meth:`terms`, of several blocks, from the values ``(*batch, D_b)`` of all terms of each.
-
-        Gradients of terms that are tensors of their own are added up by themselves. In one tensor each chunk of terms
-        would have a gradient of the size of all.
-        """
-        indices = self._of_blocks(torch.arange(start, stop))
-        combinations = zip(*(own.tolist() for own in indices), strict=True)
-        each = [
-            self._outward([terms[k] for terms, k in zip(values, own, strict=True)])
-            for own in combinations
-        ]
-        return torch.stack(each, -2) if len(each) > 1 else each[0].unsqueeze(-2)
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated.
@@ -564,7 +548,10 @@ class Branches:
         x = torch.cat(list(parts), -1)
         order = self._order
         back = order.argsort() if self.visible is None else self.visible
-        x = reordered(x, order, back, -1)
+        return self.whole(reordered(x, order, back, -1))
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Values of all outputs; where some of a row may be NaN for what its inputs are, all are."""
         partly = any(c.functions for c in self.blocks) or any(
             c.inputs is not None for c in self.cascades
         )
@@ -573,15 +560,20 @@ class Branches:
     def joint(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
         self.written_out()
-        result = parts[0]
+        axes = max(part.dim() for part in parts)
+        term_first = [
+            part.reshape(*[1] * (axes - part.dim()), *part.shape).movedim(-1, 0)
+            for part in parts
+        ]
+        result = term_first[0]
         count = self.choices[0].size
-        for part, choice in zip(parts[1:], self.choices[1:], strict=True):
-            result = result.unsqueeze(-1) + part.unsqueeze(-2)
-            if result.shape[-2:].numel() > 1:
-                result = result.expand(*result.shape[:-2], count, choice.size)
-            result = result.flatten(-2)
+        for part, choice in zip(term_first[1:], self.choices[1:], strict=True):
+            result = result.unsqueeze(1) + part.unsqueeze(0)
+            if result.shape[:2].numel() > 1:
+                result = result.expand(count, choice.size, *result.shape[2:])
+            result = result.flatten(0, 1)
             count *= choice.size
-        return result
+        return result.movedim(0, -1)
 
     def _of_blocks(self, combination: Tensor) -> list[Tensor]:
         """For each block the terms that these combinations take of it."""

@@ -11,7 +11,7 @@ combinations, and any other may be estimated (:mod:`multiplexnet.learning.estima
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from multiplexnet.errors import ShapeError
+from multiplexnet.layer.combinations import Among, Combinations, Narrow, cut, held
 from multiplexnet.transforms.base import (
     Differentiable,
     is_transformed,
@@ -41,6 +42,21 @@ CHUNK = 1 << 20
 
 CACHED = 1 << 18
 """How many stay in the cache of a processor: combinations of terms, which cost little to form, come by so many."""
+
+KEPT = 64
+"""Values of a block that are so many chunks are kept, and others computed anew, for losses by output."""
+
+WIDE = 16
+"""So many chunks may be held besides the values of terms, to form combinations sooner."""
+
+SHORT = 16
+"""Rows of fewer terms are laid out term by term, if there are many."""
+
+MANY = 2**10
+"""So many rows are many."""
+
+LONG = 2**12
+"""For so many rows, of few outputs, a loss is asked term by term."""
 
 
 def marginal_loss(
@@ -67,8 +83,39 @@ def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
 
 
 def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
+    if any(map(_is_term_major, (losses, logits))) or _are_short_rows(logits):
+        losses = _term_major(losses)
+        logits = _term_major(logits)
     result: Tensor = recorded(_Marginal, losses, logits, log_p)
     return result
+
+
+def _are_short_rows(logits: Tensor) -> bool:
+    """Whether torch spends most of its time on the beginnings of rows: few terms, of many rows."""
+    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    count = logits.shape[-1]
+    return 1 < count < SHORT and logits.numel() >= MANY * count
+
+
+def _is_term_major(values: Tensor) -> bool:
+    """Whether numbers ``(*batch, K)`` of terms are laid out in memory term by term."""
+    if is_transformed():
+        return False
+    return values.movedim(-1, 0).is_contiguous() and not values.is_contiguous()
+
+
+def _term_major(values: Tensor) -> Tensor:
+    """Numbers ``(*batch, K)`` of terms, laid out in memory term by term: sums over terms are sums of long rows."""
+    return values.movedim(-1, 0).contiguous().movedim(0, -1)
+
+
+def _log_shares(logits: Tensor) -> Tensor:
+    """``log_softmax`` over the terms, laid out as they are, or term by term where that is faster."""
+    if _is_term_major(logits) or _are_short_rows(logits):
+        by_term = logits.movedim(-1, 0).contiguous()
+        return torch.log_softmax(by_term, 0).movedim(0, -1)
+    return torch.log_softmax(logits, -1)
 
 
 def _evidence(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
@@ -89,8 +136,9 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
             f(anywhere).shape == anywhere.shape
         )  # one loss per output, not yet summed
     if not is_additive:
+        logits = branches.joint([_own_log_probs(own) for own in branches.choices])
         return reduction(
-            term_losses(branches, f), branches.logits, _joint_prior(branches, prior)
+            term_losses(branches, f), logits, _joint_prior(branches, prior)
         )
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
     own = partial(_block_losses, f, anywhere)
@@ -122,6 +170,12 @@ def _nested(
     return done[id(choice)]
 
 
+def _own_log_probs(choice: Choice) -> Tensor:
+    if choice.given is None and choice.feasible is None:
+        return choice.logits  # of a single term, 0
+    return _log_shares(_term_major(choice.logits))
+
+
 def _no_losses(choice: Choice) -> Tensor:
     return torch.zeros_like(choice.logits)
 
@@ -130,33 +184,32 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
 
     Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite. The
-    values of a long block of few outputs are kept, so that only f is computed again when the gradient is taken.
+    values of a long block are kept, so that only f is computed again when the gradient is taken.
     """
-    columns = choice.columns
-    counts = _counts(choice) if choice.inner else None
-    instead = rest.index_select(-1, columns)
+    among = Among.of(choice.columns, rest.shape[-1])
+    counts = _counts(choice)
+    counted = among.widened(counts.to(rest.dtype))
+    instead = rest.index_select(-1, choice.columns)
+    others = rest.index_fill(-1, choice.columns, 0.0)
     is_long = choice.size * rest.numel() > CHUNK
-    is_held = is_long and choice.size * instead.numel() <= 2 * CHUNK
-    held = _apart(choice, instead) if is_held else []
+    is_apart = not is_long and _are_told_apart(choice)
+    is_held = choice.size * instead.numel() <= KEPT * CHUNK and (is_long or is_apart)
+    kept = _apart(choice, instead) if is_held else []
 
-    def losses(own: Tensor) -> Tensor:
-        if own.shape[-2] > 1:
-            x = rest.expand(*own.shape[:-1], rest.shape[-1])
-            return f(x.index_copy(-1, columns, own)).index_select(-1, columns)
-        x = rest.squeeze(-2).index_copy(-1, columns, own.squeeze(-2))  # thrice as fast
-        return f(x.unsqueeze(-2)).squeeze(-2).index_select(-1, columns).unsqueeze(-2)
+    def own(start: int, stop: int) -> Tensor:
+        if not is_held:
+            return choice.terms(start, stop, instead)
+        each = kept[start:stop]
+        return torch.stack(each, -2) if len(each) > 1 else each[0].unsqueeze(-2)
 
     def chunk(start: int, stop: int) -> Tensor:
-        own = (
-            torch.stack(held[start:stop], -2)
-            if is_held
-            else choice.terms(start, stop, instead)
-        )
-        if counts is None:
-            return losses(own).sum(-1)
-        counted = counts[start:stop]
-        return (losses(torch.where(counted, own, instead)) * counted).sum(-1)
+        values = own(start, stop)
+        if choice.inner:
+            values = torch.where(counts[start:stop], values, instead)
+        return (f(among.widened(values) + others) * counted[start:stop]).sum(-1)
 
+    if is_apart:
+        return _side_by_side([chunk(k, k + 1) for k in range(choice.size)])
     most = min(CACHED, CHUNK) if is_held else CHUNK
     return _chunked(chunk, choice.size, rest.numel(), most)
 
@@ -199,7 +252,7 @@ class _Marginal(Differentiable):
 
 def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
     """q and a. Where q is 0 (a term that cannot be met, say) a is 0: nothing it would have cost must matter."""
-    log_q = torch.log_softmax(logits, -1)
+    log_q = _log_shares(logits)
     q = log_q.exp()
     a = losses - log_p + log_q
     if _is_positive(q):  # which is found out sooner than the rest is done
@@ -294,33 +347,67 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
 
     def of_one_block(start: int, stop: int) -> Tensor:
         ((choice, instead),) = pairs
-        return losses(branches.ordered([choice.terms(start, stop, instead)]))
+        x = branches.ordered([choice.terms(start, stop, instead)])
+        return losses(x.contiguous())
 
+    is_short = count * width <= CHUNK
+    if len(pairs) == 1 and is_short and _are_told_apart(pairs[0][0]):
+        each = _apart(*pairs[0])
+        found = [losses(branches.ordered([x]).unsqueeze(-2)) for x in each]
+        return _side_by_side(found)
     if len(pairs) == 1:
         return _chunked(of_one_block, count, width, CHUNK)
-    if count * width <= CHUNK:
+    if is_short:
         values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
         return losses(branches.terms(0, count, values))
-    apart = [_apart(choice, instead) for choice, instead in pairs]
+    combined = _combinations(pairs)
 
     def of_several(start: int, stop: int) -> Tensor:
-        return losses(branches.combined(start, stop, apart))
+        each = [combined.of(k) for k in range(start, stop)]
+        x = torch.stack(each, -2) if len(each) > 1 else each[0].unsqueeze(-2)
+        return losses(branches.whole(x))
 
     return _chunked(of_several, count, width, min(CACHED, CHUNK))
 
 
-def _apart(choice: Choice, instead: Tensor | None) -> list[Tensor]:
-    """The values of all terms of a block, each ``(*batch, D_b)`` and in one piece: they are read many times.
+def _combinations(
+    pairs: Sequence[tuple[Choice, Tensor | None]],
+) -> Combinations:
+    """The values of all combinations of terms of several blocks."""
+    width = sum(choice.columns.numel() for choice, _ in pairs)
+    sizes = [choice.size for choice, _ in pairs]
+    wide = held(sizes, cut(sizes)) * width
+    narrow = sum(choice.size * choice.columns.numel() for choice, _ in pairs)
+    rows = pairs[0][0].raw[..., 0].numel()
+    among = [Among.of(choice.columns, width) for choice, _ in pairs]
+    own = zip(among, pairs, strict=True)
+    if wide > 2 * narrow and wide * rows > WIDE * CHUNK:
+        return Combinations([Narrow(_apart(*pair), places) for places, pair in own])
+    blocks = [
+        [
+            places.widened(term)
+            for values in _stepwise(*pair)
+            for term in values.unbind(-2)
+        ]
+        for places, pair in own
+    ]
+    return Combinations.in_halves(blocks)
 
-    A few terms are computed at a time, unless they share what is known of the inputs.
-    """
-    width = choice.columns.numel() * choice.raw[..., 0].numel()
-    step = choice.size if choice.frames else max(1, 2 * CHUNK // max(1, width))
+
+def _apart(choice: Choice, instead: Tensor | None) -> list[Tensor]:
+    """The values of all terms of a block, each ``(*batch, D_b)`` and in one piece: they are read many times."""
     result: list[Tensor] = []
-    for start in range(0, choice.size, step):
-        x = choice.terms(start, min(start + step, choice.size), instead)
+    for x in _stepwise(choice, instead):
         result += x.movedim(-2, 0).contiguous().unbind(0)
     return result
+
+
+def _stepwise(choice: Choice, instead: Tensor | None) -> Iterator[Tensor]:
+    """The values of all terms of a block, a few at a time, unless they share what is known of the inputs."""
+    width = choice.columns.numel() * choice.raw[..., 0].numel()
+    step = choice.size if choice.frames else max(1, 2 * CHUNK // max(1, width))
+    for start in range(0, choice.size, step):
+        yield choice.terms(start, min(start + step, choice.size), instead)
 
 
 def _summed(losses: Tensor, x: Tensor) -> Tensor:
@@ -342,13 +429,29 @@ def _chunked(
     if step >= count:
         return chunk(0, count)
     bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
-    return torch.cat(
-        [
-            _again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound)
-            for bound in bounds
-        ],
-        -1,
-    )
+    parts = [
+        _again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound)
+        for bound in bounds
+    ]
+    if step > 1:
+        return torch.cat(parts, -1)
+    return _side_by_side(parts)
+
+
+def _side_by_side(losses: Sequence[Tensor]) -> Tensor:
+    """Losses of one term each, ``(*batch, 1)``, as those of all, laid out in memory term by term."""
+    return torch.cat([own.movedim(-1, 0) for own in losses]).movedim(0, -1)
+
+
+def _are_told_apart(choice: Choice) -> bool:
+    """Whether a loss is asked for each term by itself: there are few, of many rows, of few outputs.
+
+    ``(*batch, K, D)`` with ``(*batch, 1, D)`` is computed row by row, ``(*batch, 1, D)`` as one long row.
+    """
+    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    rows = choice.raw[..., 0].numel()
+    return 1 < choice.size < SHORT and choice.columns.numel() < SHORT and rows >= LONG
 
 
 def _again(chunk: Callable[[int, int], Tensor], start: int, stop: int) -> Tensor:

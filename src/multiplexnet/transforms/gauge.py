@@ -56,7 +56,12 @@ from multiplexnet.transforms.base import (
 )
 from multiplexnet.transforms.chosen import by_term, reordered, run_products
 from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
-from multiplexnet.transforms.single import float32_cut, float32_tables, is_single_now
+from multiplexnet.transforms.single import (
+    float32_cut,
+    float32_tables,
+    is_single_now,
+    product,
+)
 
 __all__ = ["Gauge", "GaugeRows", "gauge_rows"]
 
@@ -395,7 +400,7 @@ class GaugePoint(NamedTuple):
 
 def by_feature(matrix: Tensor, vector: Tensor) -> Tensor:
     """``matrix @ vector``, ``(m, n)`` with ``(B, n) → (B, m)``, laid out in memory feature by feature."""
-    return (matrix @ vector.mT).mT
+    return product(matrix, vector).mT
 
 
 def is_by_feature(vector: Tensor) -> bool:
@@ -430,7 +435,7 @@ def times(
     ``(*batch, 1 or T, n) → (*batch, T, m)``. ``runs`` are those of :class:`Tables`.
     """
     if len(matrix) == 1:
-        return vector @ matrix[0].mT
+        return product(vector, matrix[0])
     if runs:
         return run_products(vector, matrix.mT, runs)
     if index is not None:
@@ -784,7 +789,7 @@ def _slopes_applied(
     r, decline = radius_and_decline(G, floor)
     point = slopes.point
     g = grad.to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
-    h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else g @ point
+    h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else product(g, point.mT)
     if computing is torch.float64:
         h = h.double()  # far out both summands nearly cancel
     elif not h.is_contiguous():

@@ -43,11 +43,17 @@ from multiplexnet.transforms.elementary import (
     portable_softplus,
     softplus,
 )
-from multiplexnet.transforms.tiles import repeated, rows_together
+from multiplexnet.transforms.tiles import (
+    repeated,
+    repeated_apart,
+    rows_for_all,
+    rows_together,
+)
 
 __all__ = ["PaperSeparable", "Separable"]
 
 Elementwise = Callable[[Tensor], Tensor]
+Repeat = Callable[[Tensor, int], Tensor]
 
 
 class Kinds(NamedTuple):
@@ -70,7 +76,7 @@ class Columns(NamedTuple):
     sign: Tensor
     free: Tensor
 
-    def repeated(self, rows: int, kinds: Kinds) -> Columns:
+    def repeated(self, rows: int, kinds: Kinds, how: Repeat = repeated) -> Columns:
         """The same for so many rows, one after another; what the kinds do not use is left as it is."""
         used = {"base": self.base}
         if kinds.interval:
@@ -81,9 +87,7 @@ class Columns(NamedTuple):
             used["free"] = self.free
         if kinds.half or kinds.free:
             used |= {"lower": self.lower, "upper": self.upper}
-        return self._replace(
-            **{name: repeated(table, rows) for name, table in used.items()}
-        )
+        return self._replace(**{name: how(table, rows) for name, table in used.items()})
 
 
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
@@ -151,8 +155,14 @@ class _BoxMap(Differentiable):
         rows = rows_together(z, columns.base)
         if rows > 1:
             many = columns.repeated(rows, kinds)
-            wide = z.view(-1, len(many.base))
+            wide = z.reshape(-1, len(many.base))
             return _BoxMap.forward(wide, many, kinds, floor, portable).view(z.shape)
+        rows = rows_for_all(z, columns.base)
+        if rows > 1:  # all terms, one after another
+            many = columns.repeated(rows, kinds, repeated_apart)
+            wide = z.reshape(1, -1, many.base.shape[-1])
+            x = _BoxMap.forward(wide, many, kinds, floor, portable)
+            return _terms_last(x, z.shape)
         lower, upper, base, width, sign, free = columns
         sigma: Elementwise = torch.sigmoid
         g: Elementwise = F.softplus
@@ -187,11 +197,18 @@ class _BoxMap(Differentiable):
         z, width, sign, free = ctx.saved_tensors
         slopes = Slopes(width, sign, free, ctx.kinds, ctx.floor)
         g = grad[0]
-        rows = rows_together(z, slopes.used) if g.is_contiguous() else 1
+        rows = rows_for_all(z, slopes.used)
+        if rows > 1:
+            many = slopes.repeated(rows, repeated_apart)
+            length = many.used.shape[-1]
+            own = g.movedim(-2, 0).reshape(g.shape[-2], -1, length)
+            pulled = many.applied(z.reshape(1, -1, length), own).sum(0)
+            return pulled.view(z.shape), None, None, None, None
+        rows = rows_together(z, slopes.used)
         if rows > 1:
             many = slopes.repeated(rows)
             wide = (-1, len(many.used))
-            gradient = many.applied(z.view(wide), g.view(wide)).view(z.shape)
+            gradient = many.applied(z.reshape(wide), g.reshape(wide)).view(z.shape)
         else:
             gradient = slopes.applied(z, g)
         return gradient, None, None, None, None
@@ -213,13 +230,13 @@ class Slopes(NamedTuple):
             return self.width
         return self.sign if self.kinds.half else self.free
 
-    def repeated(self, rows: int) -> Slopes:
+    def repeated(self, rows: int, how: Repeat = repeated) -> Slopes:
         """The same for so many rows, one after another."""
         kinds = self.kinds
         return self._replace(
-            width=repeated(self.width, rows) if kinds.interval else self.width,
-            sign=repeated(self.sign, rows) if kinds.half else self.sign,
-            free=repeated(self.free, rows) if kinds.free else self.free,
+            width=how(self.width, rows) if kinds.interval else self.width,
+            sign=how(self.sign, rows) if kinds.half else self.sign,
+            free=how(self.free, rows) if kinds.free else self.free,
         )
 
     def applied(self, z: Tensor, g: Tensor) -> Tensor:
@@ -240,6 +257,12 @@ class Slopes(NamedTuple):
         if self.kinds.free:
             pulled.append(g * self.free)
         return sum(pulled[1:], pulled[0])
+
+
+def _terms_last(values: Tensor, shape: torch.Size) -> Tensor:
+    """What all terms make of values of this shape, ``(*batch, 1, n)``, one after another, as ``(*batch, T, n)``."""
+    apart = values.view(len(values), *shape[:-2], shape[-1])
+    return apart.movedim(0, -2)
 
 
 def _smaller_share(z: Tensor) -> Tensor:

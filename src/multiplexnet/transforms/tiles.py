@@ -14,7 +14,7 @@ from torch import Tensor
 
 from multiplexnet.transforms.base import is_transformed
 
-__all__ = ["plus", "repeated", "rows_together"]
+__all__ = ["plus", "repeated", "repeated_apart", "rows_for_all", "rows_together"]
 
 MOST_TOGETHER = 128
 """Rows that are taken together."""
@@ -42,9 +42,32 @@ def rows_together(values: Tensor, table: Tensor) -> int:
         return 1
     if values.shape[values.dim() - table.dim() :] != table.shape:
         return 1
-    if not values.is_contiguous():
-        return 1
     return gcd(values.numel() // size, MOST_TOGETHER)
+
+
+def rows_for_all(values: Tensor, table: Tensor) -> int:
+    """How many rows of values, ``(*batch, 1, n)``, are taken together by each row of a table, ``(T, n)``; 1: none.
+
+    Example:
+        >>> rows_for_all(torch.zeros(4096, 1, 10), torch.zeros(5, 10))
+        128
+    """
+    if table.dim() != 2 or len(table) == 1 or values.dim() < 2 or values.shape[-2] != 1:
+        return 1
+    return rows_together(values, table[:1])
+
+
+def repeated_apart(table: Tensor, rows: int) -> Tensor:
+    """Each row of a table ``(T, n)`` for so many rows, ``(T, 1, rows · n)``.
+
+    Example:
+        >>> repeated_apart(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
+        tensor([[[1., 2., 1., 2.]],
+        <BLANKLINE>
+                [[3., 4., 3., 4.]]])
+    """
+    many = table.unsqueeze(1).expand(len(table), rows, table.shape[-1])
+    return many.reshape(len(table), 1, -1)
 
 
 def repeated(table: Tensor, rows: int) -> Tensor:
@@ -69,4 +92,4 @@ def plus(values: Tensor, table: Tensor) -> Tensor:
     if rows == 1:
         return values + table
     many = repeated(table, rows)
-    return (values.view(-1, len(many)) + many).view(values.shape)
+    return (values.reshape(-1, len(many)) + many).view(values.shape)
