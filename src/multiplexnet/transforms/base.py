@@ -30,7 +30,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType
 from torch._functorch.utils import unwrap_dead_wrappers
 
-from multiplexnet.errors import DtypeError
+from multiplexnet.errors import DtypeError, brief
 from multiplexnet.transforms.graph_constants import for_onnx, solid_tables
 from multiplexnet.transforms.tables import Tabled
 
@@ -90,6 +90,10 @@ def checked_dtype(dtype: torch.dtype) -> torch.dtype:
     Raises:
         DtypeError: it is none of :data:`DTYPES`.
     """
+    if not isinstance(dtype, torch.dtype):
+        raise DtypeError(
+            f"dtype = {brief(dtype)}; it is a dtype of torch, as in dtype=torch.float32"
+        )
     if dtype not in DTYPES:
         names = ", ".join(map(dtype_name, DTYPES))
         raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
