@@ -19,13 +19,21 @@ import torch
 import z3
 
 import multiplexnet as mx
-from multiplexnet.errors import OptionError, RuleTypeError, SourceError, TableError
+from multiplexnet.errors import (
+    DtypeError,
+    OptionError,
+    RuleSyntaxError,
+    RuleTypeError,
+    SourceError,
+    TableError,
+)
 from multiplexnet.tools.cli import BadInput, _assignment
 
 check: Any = mx.check  # types are what is tested here
 sql: Any = mx.sql
 infer: Any = mx.infer
 Rules: Any = mx.Rules
+Multiplexer: Any = mx.Multiplexer
 RULES = Rules("a: real; b: real\na <= b")
 TABLE = {"a": [1, 2], "b": [2, 1]}
 SCHEMA = {"properties": {"p": {"type": "number"}}, "required": ["p"]}
@@ -356,3 +364,69 @@ def test_a_whole_number_of_too_many_digits() -> None:
 def test_numbers_on_the_command_line() -> None:
     assert _assignment("u = 1/3") == ("u", Fraction(1, 3))
     assert _assignment("u=-2.5e1") == ("u", Fraction(-25))
+
+
+# --- what is said, and what is understood ---------------------------------------------------------------------------
+
+
+def test_a_dtype_is_no_text() -> None:
+    with pytest.raises(
+        DtypeError, match="dtype = 'float32'; it is a dtype of torch, as in dtype=torch"
+    ):
+        Multiplexer("x <= 3", dtype="float32")
+
+
+def test_advice_for_a_dtype_is_possible() -> None:
+    mux = Multiplexer("x <= 3")
+    with pytest.raises(DtypeError, match=r"convert it, raw.to\(torch.float32\)"):
+        mux(torch.zeros(1, 1).to(torch.float8_e4m3fn))
+    with pytest.raises(DtypeError, match=r"or the layer with mux.to\(torch.float64\)"):
+        mux(torch.zeros(1, 1).double())
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules")
+def test_a_layer_is_not_made_complex() -> None:
+    mux = Multiplexer("x <= 3")
+    with pytest.raises(
+        DtypeError, match=r"no guarantee can be given in torch\.complex64"
+    ):
+        mux.to(torch.complex64)
+    assert mux.dtype is torch.float32
+
+
+@pytest.mark.parametrize("path", ["nope.rules", "some/dir/nope.smt2", "nope.txt"])
+def test_a_path_is_not_the_rules_in_the_file(path: str) -> None:
+    for call in (Rules, Multiplexer, partial(check, table=TABLE)):
+        with pytest.raises(RuleSyntaxError, match=re.escape(f"Rules.load('{path}')")):
+            call(path)
+
+
+@pytest.mark.parametrize(
+    "rule", ["norm(x) >= 0", "norm(x) > -1", "not norm(x) < 0", "x @ x >= -2"]
+)
+def test_what_holds_of_every_norm_is_no_wall(rule: str) -> None:
+    rules = Rules(f"x: real[2]; {rule}; x[0] <= 1")
+    assert rules.satisfied(np.array([[0.0, 0.0], [2.0, 0.0]])).tolist() == [True, False]
+    assert str(rules.explain().always_true[0].text) == rule
+    x = Multiplexer(rules)(torch.randn(9, 2)).best()
+    assert rules.satisfied(x).all()
+    with pytest.raises(RuleSyntaxError, match="not convex"):
+        Rules("x: real[2]; norm(x) > 0")
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_a_frame_keep_their_names(frame: Any) -> None:
+    A = frame({"a": [1.0], "b": [2.0]})
+    assert [v.name for v in Rules.from_arrays(A, [3]).outputs] == ["a", "b"]
+    both = Rules.from_arrays(A=[[1, 1]], b=[9], C=A, d=[3])
+    assert [v.name for v in both.outputs] == ["a", "b"]
+    named = Rules.from_arrays(A, [3], names="y")
+    assert [v.name for v in named.outputs] == ["y[0]", "y[1]"]
+    other = frame({"b": [1.0], "a": [2.0]})
+    with pytest.raises(SourceError, match=r"A has the columns .*, and C .*names="):
+        Rules.from_arrays(A, [3], C=other, d=[1])
+
+
+def test_a_frame_without_names_is_a_vector() -> None:
+    rules = Rules.from_arrays(pd.DataFrame([[1.0, 2.0]]), [3])
+    assert [v.name for v in rules.outputs] == ["x[0]", "x[1]"]

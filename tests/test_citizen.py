@@ -303,6 +303,62 @@ def test_autocast(name: str) -> None:
     assert head.weight.grad.isfinite().all()
 
 
+class Head(nn.Module):
+    """A network that ends in a layer, and says what it would lose."""
+
+    def __init__(self, mux: Multiplexer) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, mux.in_features)
+        self.mux = mux
+
+    def forward(self, x: Tensor, **inputs: Tensor) -> tuple[Tensor, Tensor]:
+        branches: Branches = self.mux(self.head(x), **inputs)
+        best = branches.best()
+        return best, best.square().sum(-1)
+
+
+RECORDED = [
+    GUARDED,
+    "a: real; b: real; u: input[0, 9]; a + b == u; all(-99 <= v <= 99 for v in [a, b])",
+    "x: real[3]; u: input[2, 3]; sum(x) == 1; all(v >= 0 for v in x) or x[0] >= 2",
+    "n: int[0, 300]; m: int[0, 300]; u: input[0, 9]; 2*n + m <= 400; n + m >= 3 or m >= 2",
+]
+
+
+@pytest.mark.parametrize("text", RECORDED)
+def test_one_graph_under_autocast(text: str) -> None:
+    """What the layer switches off is switched off in the graph, too; nothing breaks the graph."""
+    model = Head(Multiplexer(text)).eval()
+    u = torch.full((20,), 3.0)
+    given: dict[str, Any] = {"u": u} if model.mux.rules.inputs else {}
+    x = 30 * torch.randn(20, 3)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        best, loss = compiled(x, **given)
+        same, _ = model(x, **given)
+    assert best.dtype == torch.float32
+    assert torch.equal(best, same)
+    assert obeys(model.mux, best, **given)
+    loss.mean().backward()
+    assert model.head.weight.grad is not None
+    assert model.head.weight.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("text", RECORDED)
+@pytest.mark.parametrize("strict", [False, True])
+def test_export_under_autocast(text: str, strict: bool) -> None:
+    model = Head(Multiplexer(text)).eval()
+    u = torch.full((20,), 3.0)
+    given: dict[str, Any] = {"u": u} if model.mux.rules.inputs else {}
+    x = 30 * torch.randn(20, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        program = torch.export.export(model, (x,), given, strict=strict)
+        best, _ = program.module()(x, **given)
+        same, _ = model(x, **given)
+    assert torch.equal(best, same)
+    assert obeys(model.mux, best, **given)
+
+
 def test_a_function_is_asked_in_the_dtype_of_the_layer_under_autocast() -> None:
     class Bound(nn.Module):
         def __init__(self) -> None:

@@ -482,6 +482,126 @@ def test_what_inputs_may_not_move(rule: str, reason: str) -> None:
         mx.Multiplexer(mx.Rules(f"x: real[2]; u: input[1, 2]; {rule}"))
 
 
+# --- inputs alone -----------------------------------------------------------------------------------------------------
+
+ALONE = "x: real[2]; c: input[2]; norm(c) <= 1; norm(x) <= 1"
+EITHER = "x: real; c: input[2]; norm(c) <= 1 or x >= 2"
+BETWEEN = """
+    x: real; c: input[2]; u: input
+    norm([c[0] - 1, 2*c[1]]) < u + 1 or c[0] >= 5
+    x >= 2 and norm(c) <= u or x <= c[0] and c[0]**2 + 3*c[1]**2 <= 4*u
+"""
+"""Curved walls around inputs alone: of all rows, of one of two terms, and of both."""
+
+
+def places(count: int) -> Tensor:
+    """Points in the plane, many of them on the circles of radius 1 and 5."""
+    walls = [[1, 0], [0, -1], [0.6, 0.8], [3, 4], [5, 0], [0, 0], [1e-42, 1], [7, 7]]
+    return torch.cat([torch.tensor(walls), 1.5 * torch.randn(count, 2)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_curved_rules_about_inputs_alone_are_checked_in_every_row(
+    dtype: torch.dtype,
+) -> None:
+    mux = mx.Multiplexer(ALONE, dtype=dtype)
+    c = places(40).to(dtype)
+    inside = torch.tensor(
+        [sum(Fraction(v) ** 2 for v in row) <= 1 for row in c.tolist()]
+    )
+    raw = torch.randn(len(c), mux.in_features).to(dtype)
+    x = mux(raw[inside], c=c[inside]).best()
+    assert inside.any()
+    assert mux.rules.satisfied(x, c=c[inside]).all()
+    for row in c[~inside]:
+        with pytest.raises(InputError, match=r"the rule `norm\(c\) <= 1` .* in row 1:"):
+            mux(raw[:2], c=torch.stack([torch.zeros(2, dtype=dtype), row]))
+
+
+@pytest.mark.parametrize("text", [EITHER, BETWEEN])
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_a_term_may_ask_curved_things_of_inputs(text: str, dtype: torch.dtype) -> None:
+    mux = mx.Multiplexer(text, dtype=dtype)
+    c = places(200).to(dtype)
+    given = {"c": c, "u": torch.rand(len(c)).to(dtype)}
+    given = {name: given[name] for name in mux.rules.input_groups}
+    met = torch.ones(len(c), dtype=torch.bool)
+    raw = torch.randn(len(c), mux.in_features).to(dtype)
+    for i in range(len(c)):
+        own: dict[str, Any] = {name: value[i] for name, value in given.items()}
+        try:
+            branches = mux(raw[i], **own)
+        except InputError:
+            met[i] = False
+            continue
+        for x in (branches.best(), branches.sample()):
+            assert mux.rules.satisfied(x, **own)
+    assert met.any()
+    assert (text == EITHER) == bool(met.all())
+
+    def best(raw: Tensor, given: dict[str, Tensor]) -> Any:
+        return mux(raw, **given).best()
+
+    x = torch.vmap(best)(raw, given)
+    assert torch.equal(~x.isnan().any(-1), met)
+
+
+def test_curved_walls_of_inputs_are_decided_exactly() -> None:
+    mux = mx.Multiplexer("x: real; c: input[2]; norm(c) <= 5 or x >= 2")
+    up = torch.nextafter(torch.tensor(4.0), torch.tensor(9.0))
+    c = torch.tensor([[3.0, 4.0], [3.0, up], [0.0, -5.0], [5.0, 1e-42]])
+    branches = mux(torch.randn(4, mux.in_features), c=c)
+    left = (branches.logits > -inf).sum(-1)
+    assert left.tolist() == [2, 1, 2, 1]
+
+
+def test_what_curved_rules_refuse_is_nan_in_graphs() -> None:
+    mux = mx.Multiplexer(ALONE).eval()
+    c = torch.tensor([[3.0, 4.0], [0.6, 0.0], [0.0, 1.0], [inf, 0.0]])
+    raw = torch.randn(4, mux.in_features)
+    compiled = torch.compile(
+        lambda raw, c: mux(raw, c=c).best(), backend="aot_eager", fullgraph=True
+    )
+    nans = compiled(raw, c).isnan().all(-1).tolist()
+    assert nans == [True, False, False, True]
+
+
+def test_layers_with_curved_rules_about_inputs_travel() -> None:
+    mux = mx.Multiplexer(BETWEEN)
+    again = mx.Multiplexer.from_state(mux.state_dict())
+    given: dict[str, Any] = {
+        "c": torch.tensor([[0.25, 0.5]]),
+        "u": torch.tensor([1.0]),
+    }
+    raw = torch.randn(1, mux.in_features)
+    assert torch.equal(mux(raw, **given).best(), again(raw, **given).best())
+    with pytest.raises(InputError, match="about inputs does not hold"):
+        again(raw, c=torch.tensor([[0.0, 9.0]]), u=torch.tensor([1.0]))
+    moved = again.repair(torch.tensor([[1.5]]), **given)
+    assert mx.Rules(BETWEEN).satisfied(moved, **given).all()
+
+
+@pytest.mark.parametrize("text", [ALONE, EITHER, BETWEEN])
+def test_curved_rules_about_inputs_are_certified(text: str) -> None:
+    mux = mx.Multiplexer(text)
+    report = mx.certify(mux.certificate)
+    assert report.certified
+    listed = "as the layer checks in every row, norm("
+    assert (listed in str(report)) == (text != EITHER)
+
+
+def test_a_certificate_is_not_of_another_curved_rule_about_inputs() -> None:
+    def rules(condition: str) -> mx.Rules:
+        return mx.Rules(f"x: real; c: input[2]; x <= c[0]; {condition}")
+
+    certificate = mx.Multiplexer(rules("norm(c) <= 1")).certificate
+    assert mx.certify(certificate, rules("norm(c) <= 1")).certified
+    for other in ("norm(c) <= 2", "norm(c) <= 1/2", "x <= 2*c[0] + 1"):
+        assert not mx.certify(certificate, rules(other)).certified
+    certificate = mx.Multiplexer(rules("")).certificate
+    assert not mx.certify(certificate, rules("norm(c) <= 1")).certified
+
+
 # --- proofs -----------------------------------------------------------------------------------------------------------
 
 

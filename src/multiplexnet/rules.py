@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -105,6 +106,19 @@ def rules_of(given: Rules | str | Sequence[str]) -> Rules:
     return given if isinstance(given, Rules) else Rules(given)
 
 
+_PATH = re.compile(r"[^\s;#()<>=\"'`]+\.(rules|smt2|txt)")
+"""What reads like the path of a rule file; rules have no dot before a letter."""
+
+
+def _refuse_path(text: str) -> None:
+    """Raises ``RuleSyntaxError`` for the path of a rule file in place of its text."""
+    if _PATH.fullmatch(text.strip()):
+        raise RuleSyntaxError(
+            f"`{text.strip()}` reads like the path of a file, and rules are given as text: "
+            f"mx.Rules.load({text.strip()!r}) reads a file"
+        )
+
+
 def _passed(name: str) -> str:
     """How an input is passed to a call."""
     return f"{name}=…" if name.isidentifier() else f"**{{{name!r}: …}}"
@@ -193,6 +207,7 @@ class Rules:
         listed = isinstance(text, list | tuple)
         for entry in text if listed else [text]:
             _refuse_no_text(entry)
+            _refuse_path(str(entry))
         self._take(parse_all(text) if listed else parse(str(text)))
 
     def _take(self, specification: Specification) -> None:
@@ -275,7 +290,8 @@ class Rules:
             b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
             C: equalities, shape (E, D).
             d: their right sides, shape (E,).
-            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+            names: the names of the D outputs, or one name for a vector of them (default: the
+                column names of a data frame, otherwise ``x``).
 
         Raises:
             SourceError: shapes that do not fit, numbers that are missing or not finite, names that no rule could say.

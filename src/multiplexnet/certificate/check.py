@@ -324,6 +324,10 @@ class Meaning:
             (part, frozenset(home[n] for n in rules.mentioned(part) if n in home))
             for part in rules.rules
         ]
+        self.curved = [
+            part for part, places in self.parts if not places and rules.has_norm(part)
+        ]
+        """Rules about inputs alone with norms, which cvc5 does not know enough of to see what ranges do to them."""
 
     def statements(self, complete: bool) -> Iterator[Claim]:
         """Soundness block by block, what several blocks share, completeness; then the cascades."""
@@ -332,8 +336,10 @@ class Meaning:
             yield (
                 self._sound(block, own) if block.outputs else self._inputs_alone(block)
             )
+        if self.curved:
+            yield self._checked_in_rows()
         for part, places in self.parts:
-            if len(places) != 1:
+            if len(places) != 1 and part not in self.curved:
                 answer = self.writer.implied(map(self._whole, places), part)
                 yield said(
                     "sound: the blocks together imply a rule that they share", answer
@@ -378,10 +384,17 @@ class Meaning:
         return Claim(text, True)
 
     def _inputs_alone(self, block: Block) -> Claim:
-        return said(
-            "inputs in their ranges obey what the rules ask of them",
-            self.writer.implied([], self._block(block)),
-        )
+        text = "inputs in their ranges obey what the rules ask of them"
+        if self.curved:
+            text += ", in the rows that obey its curved walls"
+        return said(text, self.writer.implied(self.curved, self._block(block)))
+
+    def _checked_in_rows(self) -> Claim:
+        """That the blocks without outputs, which the layer checks in every row, imply the curved rules about inputs."""
+        blocks = [self._block(block) for block in self.blocks if not block.outputs]
+        listed = "; ".join(self.rules.curved)
+        text = f"all of it for inputs that obey, as the layer checks in every row, {listed}"
+        return said(text, self.writer.implied(blocks, self.writer.all_of(self.curved)))
 
     def _covers(self, i: int) -> Answer:
         """Whether the rules imply a block; those that speak of it nearly always do."""

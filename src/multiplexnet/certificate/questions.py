@@ -288,6 +288,10 @@ class Cvc5Writer:
             self._norms[weights] = self.manager.mkConst(sort, "norm")
         return self._norms[weights]
 
+    def is_norm(self, term: Any) -> bool:
+        """Whether a term is the function that stands for a norm."""
+        return term in self._norms.values()
+
     def _function(self, name: str, arity: int) -> Any:
         key = f"{name}/{arity}"
         if name in self._known and self._known[name].getSort().isFunction():

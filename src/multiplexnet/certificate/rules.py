@@ -15,12 +15,16 @@ from multiplexnet.language.formula import (
     Bool,
     Formula,
     Int,
+    Norm,
     Real,
     Specification,
     Variable,
+    symbols,
+    variables,
 )
 from multiplexnet.language.ordering import from_ordering
 from multiplexnet.language.parser.parse import parse
+from multiplexnet.language.text import formula_text
 from multiplexnet.smt.script import Command, Script
 
 __all__ = ["LANGUAGES", "Reading", "read"]
@@ -42,6 +46,7 @@ class Reading:
         writer: writes more formulas over the same variables.
         assumptions: what is assumed of inputs, as it was written; the writer's questions are asked for such inputs.
         assumed: the same for cvc5.
+        curved: the conjuncts with norms about inputs alone, as text.
     """
 
     variables: tuple[Variable, ...]
@@ -51,6 +56,7 @@ class Reading:
     writer: Cvc5Writer
     assumptions: tuple[str, ...] = ()
     assumed: tuple[Any, ...] = ()
+    curved: tuple[str, ...] = ()
 
     def mentioned(self, term: Any) -> frozenset[str]:
         """The names of the variables that occur in a term."""
@@ -59,6 +65,10 @@ class Reading:
             for t in _parts(term)
             if t.getKind() == self.writer.kind.CONSTANT
         )
+
+    def has_norm(self, term: Any) -> bool:
+        """Whether a norm occurs in a term."""
+        return any(map(self.writer.is_norm, _parts(term)))
 
     @property
     def multiplies(self) -> bool:
@@ -96,9 +106,8 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
 def _specification(found: Specification) -> Reading:
     writer = Cvc5Writer(found.variables)
     formulas = [*(rule.formula for rule in found.rules), *found.stand_ins]
-    rules = [
-        writer.formula(part) for formula in formulas for part in _conjuncts(formula)
-    ]
+    parts = [part for formula in formulas for part in _conjuncts(formula)]
+    rules = list(map(writer.formula, parts))
     for assumption in found.assumptions:
         writer.take(assumption.formula)
     return Reading(
@@ -109,7 +118,13 @@ def _specification(found: Specification) -> Reading:
         writer,
         tuple(rule.text for rule in found.assumptions),
         tuple(writer.formula(rule.formula) for rule in found.assumptions),
+        tuple(formula_text(part) for part in parts if _is_curved_about_inputs(part)),
     )
+
+
+def _is_curved_about_inputs(formula: Formula) -> bool:
+    has_norm = any(isinstance(symbol, Norm) for symbol in symbols(formula))
+    return has_norm and all(v.is_input for v in variables(formula))
 
 
 def _conjuncts(formula: Formula) -> tuple[Formula, ...]:

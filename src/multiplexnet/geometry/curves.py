@@ -38,6 +38,7 @@ __all__ = [
     "cone_of",
     "curved_anchor",
     "curved_centres",
+    "curved_guard",
     "eaten",
     "moved_ball",
     "outer_rows",
@@ -119,6 +120,18 @@ def moved_ball(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
     return Parametric(
         tuple(outputs), tuple(known), (), (), (), (), (), (), cones=(cone,)
     )
+
+
+def curved_guard(rows: Sequence[Atom]) -> Parametric:
+    """Curved walls that stand around run-time values alone, as a part without outputs.
+
+    Raises:
+        MagnitudeError: numbers that float64 cannot square.
+    """
+    known = list(dict.fromkeys(s for row in rows for s in symbols_of(row)))
+    cones = [cone_of(row, known) for row in rows]  # type: ignore[arg-type]
+    refuse_far_numbers(cones, rows)
+    return Parametric((), tuple(known), (), (), (), (), (), (), cones=tuple(cones))
 
 
 def squares_completed(cone: Cone, own: int) -> Cone:

@@ -31,6 +31,7 @@ from multiplexnet.geometry.centres import centred
 from multiplexnet.geometry.curves import (
     cone_of,
     curved_anchor,
+    curved_guard,
     moved_ball,
     refuse_far_cones,
     refuse_far_numbers,
@@ -379,9 +380,12 @@ def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, 
     """What the rows ask of run-time values alone, as a part without outputs."""
     outputs = set(own)
     guards = [row for row in rows if outputs.isdisjoint(symbols_of(row))]
-    if not guards:
-        return ()
-    return (parametric((), guards, {}, guards),)
+    curved = [row for row in guards if norm_in(row.linear)]
+    flat = [row for row in guards if not norm_in(row.linear)]
+    parts = [parametric((), flat, {}, flat)] if flat else []
+    if curved:
+        parts.append(curved_guard(curved))
+    return tuple(parts)
 
 
 def _hidden_equalities(equalities: Rows, rows: Rows, deadline: Deadline) -> list[int]:

@@ -143,13 +143,19 @@ def settled(linear: Linear, relation: Relation) -> Formula:
 
 
 def flattened(linear: Linear, relation: Relation) -> Formula | None:
-    """``norm <= 0`` and ``norm < 0``, or with a negative number, without the norm; ``None`` for everything else."""
+    """Comparisons of a norm with 0 or a negative number without the norm; ``None`` for everything else.
+
+    No norm is negative: ``norm >= 0`` always holds, ``norm < 0`` never.
+    """
     found = norm_in(linear)
     if found is None or len(linear.summands) > 1 or relation == "==":
         return None
     norm, coefficient = found
     bound = -linear.constant / coefficient
-    if coefficient < 0 or bound > 0:
+    if coefficient < 0:
+        holds_always = bound < 0 or (bound == 0 and relation == "<=")
+        return TRUE if holds_always else None
+    if bound > 0:
         return None
     if bound < 0 or relation == "<":
         return FALSE

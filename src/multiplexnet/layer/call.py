@@ -13,6 +13,7 @@ from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.layer.branches import Choice, Inner
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_roomless, refuse_stuck
 from multiplexnet.layer.stacks import Stacked
+from multiplexnet.transforms.base import DTYPES
 from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.chosen import reordered
 from multiplexnet.transforms.term_maps import Room
@@ -197,9 +198,12 @@ def checked_raw(mux: Multiplexer, raw: Tensor) -> Tensor:
     if raw.dtype == mux.dtype:
         return raw
     if not torch.is_autocast_enabled(raw.device.type):
+        either = (
+            f"convert raw, or the layer with mux.to({raw.dtype}), which builds it anew"
+        )
+        advice = either if raw.dtype in DTYPES else f"convert it, raw.to({mux.dtype})"
         raise DtypeError(
-            f"raw has dtype {raw.dtype}, but the guarantee was built for {mux.dtype}: convert raw, or the "
-            f"layer with mux.to({raw.dtype}), which builds it anew"
+            f"raw has dtype {raw.dtype}, but the guarantee was built for {mux.dtype}: {advice}"
         )
     return raw.to(mux.dtype)
 

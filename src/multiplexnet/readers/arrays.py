@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from multiplexnet.errors import SourceError
+from multiplexnet.errors import SourceError, brief
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
 from multiplexnet.language.text import variable_text
 from multiplexnet.readers.decimals import LONG, Array, Number
@@ -31,6 +31,8 @@ def from_arrays(A: Any, b: Any, C: Any, d: Any, names: Any) -> Specification:
             "neither A and b nor C and d were given: there are no rows to obey"
         )
     width = _common_width(given)
+    if names is None:
+        names = _column_names({"A": A, "C": C})
     listed = not (names is None or isinstance(names, str))
     outputs = tuple(
         Variable(name, i, whole=listed and bool(Variable(name, i).place[1]))
@@ -38,6 +40,25 @@ def from_arrays(A: Any, b: Any, C: Any, d: Any, names: Any) -> Specification:
     )
     rules = [rule for system in given for rule in system.rules(outputs)]
     return Specification(outputs, tuple(rules))
+
+
+def _column_names(matrices: dict[str, Any]) -> list[str] | None:
+    """What data frames call their columns, the same for both; ``None`` if they have no names.
+
+    Raises:
+        SourceError: they have other names, or the same in another order.
+    """
+    found = {}
+    for matrix, frame in matrices.items():
+        names = list(getattr(frame, "columns", []))
+        if names and all(isinstance(name, str) for name in names):
+            found[matrix] = names
+    if len(found) == 2 and found["A"] != found["C"]:
+        raise SourceError(
+            f"A has the columns {brief(found['A'])}, and C {brief(found['C'])}: "
+            "give them in the same order under the same names, or say names=[…]"
+        )
+    return next(iter(found.values()), None)
 
 
 # --- systems of rows ------------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from inspect import signature
@@ -30,7 +30,7 @@ from torch import Tensor
 from torch._C._functorch import TransformType
 from torch._functorch.utils import unwrap_dead_wrappers
 
-from multiplexnet.errors import DtypeError
+from multiplexnet.errors import DtypeError, brief
 from multiplexnet.transforms.graph_constants import for_onnx, solid_tables
 from multiplexnet.transforms.tables import Tabled
 
@@ -90,6 +90,10 @@ def checked_dtype(dtype: torch.dtype) -> torch.dtype:
     Raises:
         DtypeError: it is none of :data:`DTYPES`.
     """
+    if not isinstance(dtype, torch.dtype):
+        raise DtypeError(
+            f"dtype = {brief(dtype)}; it is a dtype of torch, as in dtype=torch.float32"
+        )
     if dtype not in DTYPES:
         names = ", ".join(map(dtype_name, DTYPES))
         raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
@@ -197,14 +201,17 @@ def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
         on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
         if not on and not for_onnx():
             return function(*args, **kwargs)
-        with ExitStack() as stack:
-            for device in on:
-                stack.enter_context(torch.autocast(device, enabled=False))
-            if for_onnx():
-                stack.enter_context(_solid(*args, **kwargs))
+        # one `with` for all: graphs are recorded through it, but not through an ExitStack
+        solid = _solid(*args, **kwargs) if for_onnx() else nullcontext()
+        with _switched_off("cpu", on), _switched_off("cuda", on), solid:
             return function(*args, **kwargs)
 
     return wrapped
+
+
+def _switched_off(device: str, on: Sequence[str]) -> AbstractContextManager[object]:
+    """Autocast off for a device, if it is one of those where it is on."""
+    return torch.autocast(device, enabled=False) if device in on else nullcontext()
 
 
 def _solid(module: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[None]:

@@ -19,6 +19,7 @@ from multiplexnet.transforms.base import Transform, rows_of
 from multiplexnet.transforms.chosen import rows_with
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.lattice import LatticeGauge
+from multiplexnet.transforms.run_time.curved_guards import CurvedGuards
 from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals, are_intervals
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
@@ -209,7 +210,7 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 
 def _kind(part: Part) -> str:
     if isinstance(part, Parametric) and part.cones:
-        return "Spheres"
+        return "Spheres" if part.outputs else "CurvedGuards"
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
     if isinstance(part, Parametric) and part.reference:
@@ -238,6 +239,7 @@ def transform_of(
         "Centred": ParametricGauge,
         "Intervals": Intervals,
         "Guards": Guards,
+        "CurvedGuards": CurvedGuards,
         "Spheres": Spheres,
     }
     return kinds[_kind(parts[0])](parts, dtype)

@@ -181,7 +181,8 @@ class Derived(Tabled):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What ``to``, ``half``, ``to_empty`` and ``share_memory`` come to: ``fn`` never gets to see a table."""
         probe = self._probed(fn)
-        self._settle(probe.device, probe.dtype if probe.is_floating_point() else None)
+        is_number = probe.is_floating_point() or probe.is_complex()
+        self._settle(probe.device, probe.dtype if is_number else None)
         if probe.device.type == "cpu" and probe.is_shared():  # type: ignore[no-untyped-call]
             for _, table in named_tables(self):
                 table.share_memory_()  # type: ignore[no-untyped-call]

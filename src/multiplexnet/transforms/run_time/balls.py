@@ -25,7 +25,7 @@ from multiplexnet.language.formula import Relation
 from multiplexnet.transforms.graph_constants import for_onnx
 from multiplexnet.transforms.run_time.reading import Read, exact_number
 
-__all__ = ["Ball", "ball_of", "number", "total"]
+__all__ = ["Ball", "ball_of", "nearest", "number", "total"]
 
 LARGER = 1 + 2.0**-49
 """More than the rounding of a radius."""
@@ -125,6 +125,14 @@ def number(value: Fraction, like: Tensor) -> Ball:
         >>> number(Fraction(1, 3), torch.zeros(1)).radius > 0, number(Fraction(1, 4), torch.zeros(1)).radius > 0
         (tensor([True]), tensor([False]))
     """
+    near, distance = nearest(value)
+    wide = like.double()
+    zero = torch.zeros_like(wide)
+    return Ball(zero + exact_number(near, wide), zero + exact_number(distance, wide))
+
+
+def nearest(value: Fraction) -> tuple[float, float]:
+    """A float64 number and how far an exact one is from it, at most."""
     try:
         near = float(value)
     except OverflowError:
@@ -136,11 +144,7 @@ def number(value: Fraction, like: Tensor) -> Ball:
     )
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
         distance += FLUSHED
-    wide = like.double()
-    zero = torch.zeros_like(wide)
-    return Ball(
-        zero + exact_number(near, wide), zero + exact_number(distance * LARGER, wide)
-    )
+    return near, distance * LARGER
 
 
 def total(parts: Iterable[Ball], like: Tensor) -> Ball:

@@ -8,6 +8,7 @@ rounding of float64, and where that leaves doubt the term counts as one that can
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -22,7 +23,7 @@ from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, margin
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.run_time.reading import read
 
-__all__ = ["Guards"]
+__all__ = ["Condition", "Guards"]
 
 
 def interval(bound: Bound) -> tuple[int, float, float] | None:
@@ -44,7 +45,40 @@ def interval(bound: Bound) -> tuple[int, float, float] | None:
     return j, -last, math.inf
 
 
-class Guards(Transform):
+class Condition(Transform, ABC):
+    """What depends on the values of parameters alone: there are no outputs, and nothing to map."""
+
+    @abstractmethod
+    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        """Whether it is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
+
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        shape: tuple[int, ...] = raw.shape[:-1]
+        if index is None:
+            shape = (*raw.shape[:-2], len(self))
+        nothing = raw.expand(*shape, 0)
+        return nothing.to(self.precision.dtype)
+
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        return self.forward(x, index)
+
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        return self.forward(x.double(), index)
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        x = self(raw, index)
+        return x, x.sum(-1).to(self.precision.computing)
+
+
+class Guards(Condition):
     """Terms that depend on the values of parameters, and on nothing else.
 
     Args:
@@ -111,28 +145,3 @@ class Guards(Transform):
             error = error + 2 * times(self.matrix.abs(), rise, index)
         together = total + error < 0
         return (above & below).all(-1) & together.all(-1)
-
-    def forward(
-        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
-    ) -> Tensor:
-        shape: tuple[int, ...] = raw.shape[:-1]
-        if index is None:
-            shape = (*raw.shape[:-2], len(self))
-        nothing = raw.expand(*shape, 0)
-        return nothing.to(self.precision.dtype)
-
-    def inverse(
-        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
-    ) -> Tensor:
-        return self.forward(x, index)
-
-    def unrounded(
-        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
-    ) -> Tensor:
-        return self.forward(x.double(), index)
-
-    def forward_and_log_det(
-        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        x = self(raw, index)
-        return x, x.sum(-1).to(self.precision.computing)
