@@ -240,7 +240,9 @@ def _curved_text(linear: Linear, relation: Relation) -> str | None:
     rest = Linear(linear.summands[:-1], linear.constant)
     bound = -linear.constant / coefficient
     is_plain = all(weight == 1 for weight in norm.weights)
-    if rest.summands or bound <= 0 or is_plain:
+    if not rest.summands and bound > 0 and is_plain:
+        return f"{_part(norm, Fraction(1)).text} {relation} {number_text(bound)}"
+    if rest.summands or bound <= 0:
         return (
             f"{_sum_text([_part(norm, coefficient)])} {relation} {linear_text(-rest)}"
         )
