@@ -28,7 +28,7 @@ from multiplexnet.errors import (
     RuleSyntaxError,
     ThinTermError,
 )
-from multiplexnet.exact.cones import Cone
+from multiplexnet.exact.cones import Cone, reaches
 from multiplexnet.language.formula import holds
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import formula_text, specification_text
@@ -809,6 +809,60 @@ def test_violations_do_not_overflow(rule: str) -> None:
     x = np.array([[1e160, 0.0], [-1e300, 1e-300], [1e308, 0.0]])
     found = mx.Rules(f"x: real[2]; {rule}").violation(x)[:, 0]
     assert np.abs(found / [1e160, 1e300, 1e308] - 1).max() < 1e-12
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def random_form(n: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    L = np.round(np.random.default_rng(seed).normal(size=(n, n)), 3)
+    return (L @ L.T).round(6)
+
+
+@pytest.mark.parametrize("n", [2, 4, 9])
+@pytest.mark.parametrize("rest", ["", "; x[0] >= -1000"])
+def test_the_ends_of_an_ellipsoid_are_told(n: int, rest: str) -> None:
+    Q = random_form(n, n)
+    centre = list(range(n))
+    found = explain(parse(f"x: real[{n}]; quad(x - {centre}, {Q.tolist()}) <= 4{rest}"))
+    assert all(shape.bounded for block in found.shapes for shape in block)
+    exact = np.sqrt(4 * np.diag(np.linalg.inv(Q)))
+    for i, r in enumerate(found.ranges):
+        assert r.lower is not None
+        assert r.upper is not None
+        assert abs(float(r.upper) - i - exact[i]) < 1e-9 * exact[i] + 1e-12
+        assert abs(float(r.lower) - i + exact[i]) < 1e-9 * exact[i] + 1e-12
+
+
+def test_reach_is_safe_and_tight() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(60):
+        n, p = (int(k) for k in generator.integers(1, 6, 2))
+        numbers = generator.integers(-3, 4, (p, n + 1))
+        rows = [{j: Fraction(int(c)) for j, c in enumerate(row[:-1]) if c} for row in numbers]  # fmt: skip
+        shifts = [Fraction(int(row[-1])) for row in numbers]
+        weights = [Fraction(int(k), 3) for k in generator.integers(1, 9, p)]
+        W = np.diag([float(w) for w in weights])
+        Y, y = numbers[:, :-1].astype(float), numbers[:, -1].astype(float)
+        Q = Y.T @ W @ Y
+        inverse = np.linalg.pinv(Q)
+        for j, reach in enumerate(reaches(weights, rows, shifts, n)):
+            unit = np.eye(n)[j]
+            bounded = bool(np.abs(Q @ inverse @ unit - unit).max() < 1e-9)
+            assert (reach is not None) == bounded
+            if reach is not None:
+                assert abs(float(reach.size) ** 2 - inverse[j, j]) < 1e-9
+                assert abs(float(reach.middle) + (inverse @ Y.T @ W @ y)[j]) < 1e-8
+
+
+@pytest.mark.parametrize("n", [20, 50])
+def test_ellipsoids_of_many_outputs_are_compiled(n: int) -> None:
+    rules = mx.Rules(f"x: real[{n}]; quad(x, {random_form(n, 0).tolist()}) <= 4")
+    found = rules.explain()
+    assert found.problem is None
+    assert found.shapes[0][0].bounded
+    x = mx.Multiplexer(rules).eval()(torch.randn(20, n)).best()
+    assert rules.satisfied(x).all()
 
 
 # --- the checks have teeth --------------------------------------------------------------------------------------------

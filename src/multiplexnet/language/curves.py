@@ -367,9 +367,8 @@ class Tangent:
 
     @property
     def is_valid(self) -> bool:
-        weights = self.norm.weights
-        squares = (w * v * v for w, v in zip(weights, self.direction, strict=True))
-        return sum(squares, Fraction(0)) <= 1
+        pairs = zip(self.norm.weights, self.direction, strict=True)
+        return sum((w * v * v for w, v in pairs if v), Fraction(0)) <= 1
 
     @property
     def atom(self) -> Atom:
@@ -377,7 +376,8 @@ class Tangent:
         for weight, v, argument in zip(
             self.norm.weights, self.direction, self.norm.arguments, strict=True
         ):
-            linear = linear + argument * (weight * v)
+            if v:
+                linear = linear + argument * (weight * v)
         return Atom(linear, "<=")
 
 
