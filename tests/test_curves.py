@@ -861,8 +861,21 @@ def test_ellipsoids_of_many_outputs_are_compiled(n: int) -> None:
     found = rules.explain()
     assert found.problem is None
     assert found.shapes[0][0].bounded
+    assert len(str(found)) < 20 * n * n
     x = mx.Multiplexer(rules).eval()(torch.randn(20, n)).best()
     assert rules.satisfied(x).all()
+
+
+@pytest.mark.parametrize("centre", ["", " - 0.3"])
+def test_a_large_form_is_written_as_its_matrix(centre: str) -> None:
+    Q = random_form(9, 1).tolist()
+    specification = parse(f"x: real[9]; quad(x{centre}, {Q}) <= 3")
+    (rule,) = specification.rules
+    said = formula_text(rule.formula)
+    assert said.startswith("quad([x[0]")
+    assert len(said) < 2000
+    again = parse(specification_text(specification))
+    assert again.rules[0].formula == rule.formula
 
 
 # --- the checks have teeth --------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ geometry refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
@@ -117,7 +118,8 @@ def sides(formulas: Iterable[Formula]) -> list[Atom]:
     return found
 
 
-def reached(norm: Norm) -> dict[Symbol, Reach]:
+@lru_cache(maxsize=64)
+def reached(norm: Norm) -> Mapping[Symbol, Reach]:
     """How far those variables get within a norm that it bounds.
 
     Example:

@@ -34,6 +34,7 @@ from multiplexnet.language.formula import (
     Norm,
     Not,
     Or,
+    Real,
     Relation,
     Symbol,
     Variable,
@@ -50,6 +51,7 @@ __all__ = [
     "Tangent",
     "completed",
     "flattened",
+    "form_of",
     "is_constant",
     "length",
     "merged",
@@ -67,6 +69,8 @@ Key = TypeVar("Key")
 Square = tuple[Fraction, Linear]
 """``weight · linear²``."""
 
+LONG = 128
+"""Numbers with more bits than this are long."""
 FURTHEST = 1e150
 """A comparison is not multiplied by more than this, nor by less than its inverse."""
 
@@ -329,6 +333,52 @@ def squares_of(
                 rest[i][j] -= factors[i - k] * column[j - k]
                 rest[j][i] = rest[i][j]
     return found
+
+
+def form_of(
+    norm: Norm,
+) -> tuple[dict[Symbol, Fraction], list[list[Fraction]]] | None:
+    """Centre and matrix of a quadratic form that :func:`squares_of` took apart into long numbers; ``None`` for others.
+
+    Its squares are ``x_k + …`` with variables behind x_k, in the order of the variables, one for each of them. The
+    numbers of many variables have thousands of digits, those of the matrix as many as were written.
+    """
+    names = [argument.symbols[0] for argument in norm.arguments if argument.summands]
+    places = {symbol: k for k, symbol in enumerate(names)}
+    if len(places) < len(norm.arguments) or not any(map(_is_long, norm.arguments)):
+        return None
+    for k, argument in enumerate(norm.arguments):
+        if argument.summands[0][1] != 1 or not all(
+            isinstance(s, Variable)
+            and isinstance(s.domain, Real)
+            and places.get(s, -1) >= k
+            for s in argument.symbols
+        ):
+            return None
+    centre: dict[Symbol, Fraction] = {}
+    for name, argument in zip(names[::-1], norm.arguments[::-1], strict=True):
+        rest = argument.constant
+        for symbol, c in argument.summands[1:]:
+            if centre[symbol]:
+                rest += c * centre[symbol]
+        centre[name] = -rest
+    n = len(names)
+    Q = [[Fraction(0)] * n for _ in range(n)]
+    for weight, argument in zip(norm.weights, norm.arguments, strict=True):
+        held = [(places[s], c) for s, c in argument.summands]
+        for at, (i, a) in enumerate(held):
+            own = weight * a
+            for j, b in held[at:]:
+                Q[i][j] += own * b
+    for i in range(n):
+        for j in range(i):
+            Q[i][j] = Q[j][i]
+    return {name: centre[name] for name in names}, Q
+
+
+def _is_long(linear: Linear) -> bool:
+    numbers = (linear.constant, *(c for _, c in linear.summands))
+    return any(c.denominator.bit_length() > LONG for c in numbers)
 
 
 def put_in(norm: Norm, arguments: Sequence[Linear]) -> Linear:
