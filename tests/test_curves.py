@@ -28,7 +28,7 @@ from multiplexnet.errors import (
     RuleSyntaxError,
     ThinTermError,
 )
-from multiplexnet.exact.cones import Cone
+from multiplexnet.exact.cones import Cone, reaches
 from multiplexnet.language.formula import holds
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import formula_text, specification_text
@@ -702,7 +702,7 @@ WRITTEN = [
     ("x: real[2]; x @ x < 3", "x[0]**2 + x[1]**2 < 3"),
     ("x: real[2]; 4 - x[0]**2 - 2*x[1]**2 > 0", "x[0]**2 + 2*x[1]**2 < 4"),
     ("x: real[2]; sum(v**2 for v in x) / 2 <= 3", "x[0]**2 + x[1]**2 <= 6"),
-    ("x: real; x**2 <= 4", "abs(0.5*x) <= 1"),
+    ("x: real; x**2 <= 4", "abs(x) <= 2"),
     ("x: real[2]; norm([3, 4]) <= x[0]", "x[0] >= 5"),
     ("x: real[2]; norm([1, 1]) <= 1.5 and x[0] <= 1", "x[0] <= 1"),
     ("x: real[2]; t: real; norm(x) <= 2*t + 1", "norm([x[0], x[1]]) <= 2*t + 1"),
@@ -836,6 +836,166 @@ def test_z3_means_the_same() -> None:
     assert not implies(box, ball)
     found = satisfiable(parse("x: real[2]; norm(x) < 1; x[0] + x[1] > 1.4").formula)
     assert found is not None
+
+
+# --- one set, many ways to write it ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("squares", "norm"),
+    [
+        ("x[0]**2 + x[1]**2 <= 4*x[0] - 3", "norm(x - [2, 0]) <= 1"),
+        ("x @ x < 2*x[0] - 6*x[1] - 6", "(x[0] - 1)**2 + (x[1] + 3)**2 < 4"),
+        ("4*x[0]**2 + x[1]**2 + 4*x[0] <= 8", "norm(x + [0.5, 0], 2, [4, 1]) <= 3"),
+        ("quad(x, [[2, 1], [1, 2]]) <= 6*x[0] + 3", "quad(x - [2, -1], [[2, 1], [1, 2]]) <= 9"),
+        ("(x[0] + x[1])**2 + x[1]**2 <= 2*x[0]", "(x[0] + x[1] - 1)**2 + (x[1] + 1)**2 <= 2"),
+    ],
+)  # fmt: skip
+def test_squares_are_completed(squares: str, norm: str) -> None:
+    first, second = (parse(f"x: real[2]; {rule}") for rule in (squares, norm))
+    assert first.formula == second.formula
+
+
+def test_a_square_that_is_completed_says_the_same() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(40):
+        a, b, c, d, e, f, g = (int(k) for k in generator.integers(-4, 5, 7))
+        rule = f"({a}*x[0] + {b}*x[1] + u)**2 + 2*({c}*x[1] + 1)**2 <= {d}*x[0] + {e}*x[1] + {f}*u + {g}*t"
+        try:
+            rules = mx.Rules(f"x: real[2]; t: real; u: input; {rule}")
+        except RuleSyntaxError:
+            continue
+        x = generator.integers(-8, 9, (200, 3)) / 4
+        u = generator.integers(-8, 9, 200) / 4
+        left = (a * x[:, 0] + b * x[:, 1] + u) ** 2 + 2 * (c * x[:, 1] + 1) ** 2
+        right = d * x[:, 0] + e * x[:, 1] + f * u + g * x[:, 2]
+        assert (rules.satisfied(x, u=u) == (left <= right)).all()
+
+
+@pytest.mark.parametrize(
+    "empty", ["x @ x <= 4*x[0] - 5", "quad(x, [[2, 1], [1, 2]]) < 6*x[0] - 7"]
+)
+def test_squares_without_a_point_are_a_contradiction(empty: str) -> None:
+    with pytest.raises(ContradictionError):
+        mx.Multiplexer(mx.Rules(f"x: real[2]; {empty}"))
+    rules = mx.Rules(f"x: real[2]; {empty} or x[0] >= 3")
+    assert compile_rules(rules.specification).blocks[0].terms[0].rows
+    x = mx.Multiplexer(rules).eval()(torch.randn(50, 2)).best()
+    assert rules.satisfied(x).all()
+
+
+def test_a_ball_moved_by_its_linear_part_may_have_an_input() -> None:
+    rules = mx.Rules("x: real[2]; u: input[0, 9]; x @ x <= 4*x[0] + u")
+    mux = mx.Multiplexer(rules)
+    u = 9 * torch.rand(100)
+    x = mux(torch.randn(100, 2), u=u).best()
+    assert rules.satisfied(x, u=u).all()
+    assert mx.certify(mux.certificate, rules).certified
+
+
+def test_a_ball_is_known_as_exactly_as_it_is_written() -> None:
+    for dtype in (torch.float64, torch.float32, torch.float16):
+        found = [
+            mx.Multiplexer(mx.Rules(f"x: real[3]; {ball}; sum(x) == 2"), dtype=dtype)
+            for ball in ("norm(x - [2, 0, 0]) <= 1", "x @ x <= 4*x[0] - 3")
+        ]
+        assert found[0].resolution == found[1].resolution
+
+
+@pytest.mark.parametrize(
+    "ball",
+    ["norm(x) <= 3", "x @ x <= 9", "quad(x, [[1, 0], [0, 1]]) <= 9", "2*norm(x) <= 6",
+     "norm(x, 2, [4, 4]) <= 6", "(x[0] + x[1])**2 + (x[0] - x[1])**2 <= 18"],
+)  # fmt: skip
+def test_the_violation_of_a_ball_is_the_distance(ball: str) -> None:
+    x = np.array([[9.0, 0.0], [0.0, -9.0], [6.0, 8.0], [1.0, 1.0]])
+    found = mx.Rules(f"x: real[2]; {ball}").violation(x)[:, 0]
+    assert np.abs(found - [6, 6, 7, 0]).max() < 1e-12
+
+
+def test_the_violation_of_an_ellipsoid_is_at_most_the_distance() -> None:
+    spelled = ["norm(x, 2, [1, 4]) <= 4", "x[0]**2 + 4*x[1]**2 <= 16", "x[0]**2/4 + x[1]**2 <= 4"]  # fmt: skip
+    x = np.array([[9.0, 0.0], [0.0, 7.0], [5.0, 5.0]])
+    for rule in spelled:
+        found = mx.Rules(f"x: real[2]; {rule}").violation(x)[:, 0]
+        assert np.abs(found[:2] - [2.5, 5]).max() < 1e-12
+        assert 0 < found[2] <= 4.2  # the distance
+    for rule in ("x[0]**2 <= 4", "x[0]**2/4 <= 1", "2*x[0]**2 <= 8"):
+        assert mx.Rules(f"x: real[2]; {rule}").violation(x)[0, 0] == 7
+
+
+@pytest.mark.parametrize("rule", ["norm(x) <= 2", "x @ x <= 4", "norm(x) <= x[1] + 2"])
+def test_violations_do_not_overflow(rule: str) -> None:
+    x = np.array([[1e160, 0.0], [-1e300, 1e-300], [1e308, 0.0]])
+    found = mx.Rules(f"x: real[2]; {rule}").violation(x)[:, 0]
+    assert np.abs(found / [1e160, 1e300, 1e308] - 1).max() < 1e-12
+
+
+# --- ends -------------------------------------------------------------------------------------------------------------
+
+
+def random_form(n: int, seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    L = np.round(np.random.default_rng(seed).normal(size=(n, n)), 3)
+    return (L @ L.T).round(6)
+
+
+@pytest.mark.parametrize("n", [2, 4, 9])
+@pytest.mark.parametrize("rest", ["", "; x[0] >= -1000"])
+def test_the_ends_of_an_ellipsoid_are_told(n: int, rest: str) -> None:
+    Q = random_form(n, n)
+    centre = list(range(n))
+    found = explain(parse(f"x: real[{n}]; quad(x - {centre}, {Q.tolist()}) <= 4{rest}"))
+    assert all(shape.bounded for block in found.shapes for shape in block)
+    exact = np.sqrt(4 * np.diag(np.linalg.inv(Q)))
+    for i, r in enumerate(found.ranges):
+        assert r.lower is not None
+        assert r.upper is not None
+        assert abs(float(r.upper) - i - exact[i]) < 1e-9 * exact[i] + 1e-12
+        assert abs(float(r.lower) - i + exact[i]) < 1e-9 * exact[i] + 1e-12
+
+
+def test_reach_is_safe_and_tight() -> None:
+    generator = np.random.default_rng(5)
+    for _ in range(60):
+        n, p = (int(k) for k in generator.integers(1, 6, 2))
+        numbers = generator.integers(-3, 4, (p, n + 1))
+        rows = [{j: Fraction(int(c)) for j, c in enumerate(row[:-1]) if c} for row in numbers]  # fmt: skip
+        shifts = [Fraction(int(row[-1])) for row in numbers]
+        weights = [Fraction(int(k), 3) for k in generator.integers(1, 9, p)]
+        W = np.diag([float(w) for w in weights])
+        Y, y = numbers[:, :-1].astype(float), numbers[:, -1].astype(float)
+        Q = Y.T @ W @ Y
+        inverse = np.linalg.pinv(Q)
+        for j, reach in enumerate(reaches(weights, rows, shifts, n)):
+            unit = np.eye(n)[j]
+            bounded = bool(np.abs(Q @ inverse @ unit - unit).max() < 1e-9)
+            assert (reach is not None) == bounded
+            if reach is not None:
+                assert abs(float(reach.size) ** 2 - inverse[j, j]) < 1e-9
+                assert abs(float(reach.middle) + (inverse @ Y.T @ W @ y)[j]) < 1e-8
+
+
+@pytest.mark.parametrize("n", [20, 50])
+def test_ellipsoids_of_many_outputs_are_compiled(n: int) -> None:
+    rules = mx.Rules(f"x: real[{n}]; quad(x, {random_form(n, 0).tolist()}) <= 4")
+    found = rules.explain()
+    assert found.problem is None
+    assert found.shapes[0][0].bounded
+    assert len(str(found)) < 20 * n * n
+    x = mx.Multiplexer(rules).eval()(torch.randn(20, n)).best()
+    assert rules.satisfied(x).all()
+
+
+@pytest.mark.parametrize("centre", ["", " - 0.3"])
+def test_a_large_form_is_written_as_its_matrix(centre: str) -> None:
+    Q = random_form(9, 1).tolist()
+    specification = parse(f"x: real[9]; quad(x{centre}, {Q}) <= 3")
+    (rule,) = specification.rules
+    said = formula_text(rule.formula)
+    assert said.startswith("quad([x[0]")
+    assert len(said) < 2000
+    again = parse(specification_text(specification))
+    assert again.rules[0].formula == rule.formula
 
 
 # --- the checks have teeth --------------------------------------------------------------------------------------------

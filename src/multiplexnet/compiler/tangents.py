@@ -14,15 +14,16 @@ geometry refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
 
 from multiplexnet.compiler.equalities import symbols_of
 from multiplexnet.exact import lp
-from multiplexnet.exact.cones import root_above
+from multiplexnet.exact.cones import Reach, reaches, root_above
 from multiplexnet.exact.deadline import Deadline
 from multiplexnet.exact.interior import FloatCone, Walls, deepest
 from multiplexnet.language.curves import Tangent, root
@@ -37,12 +38,14 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.smt.search import Sandbox
 
-__all__ = ["along_axes", "has_norm", "refutation", "sides"]
+__all__ = ["along_axes", "has_norm", "reached", "refutation", "sides"]
 
 WORK = 20_000_000
 """z3's ``rlimit`` for one question."""
 FURTHEST = 2**200
 """Numbers beyond this, or its inverse, are left to others."""
+LONG = 128
+"""Numbers with more bits than this are long."""
 BITS = 40
 """Of the numbers of a direction."""
 
@@ -94,26 +97,88 @@ def _is_far(row: Atom) -> bool:
 
 
 def sides(formulas: Iterable[Formula]) -> list[Atom]:
-    """That no part of a norm is larger than the norm, for every norm in the formulas."""
+    """How far the variables of every norm in the formulas get within it, and that no part of it is larger than it is.
+
+    Parts are left out that say the same again, and those with long numbers, which solvers take long for, where all
+    variables are known to have ends.
+    """
     norms = dict.fromkeys(
         s for formula in formulas for s in symbols(formula) if isinstance(s, Norm)
     )
-    return [tangent.atom for norm in norms for tangent in along_axes(norm)]
+    found = []
+    for norm in norms:
+        ends = reached(norm)
+        names = dict.fromkeys(s for a in norm.arguments for s in a.symbols)
+        is_known = len(ends) == len(names)
+        for symbol, reach in ends.items():
+            found += _ends(norm, symbol, reach)
+        for i, part in enumerate(norm.arguments):
+            if not (is_known and _adds_nothing(part)):
+                found += [tangent.atom for tangent in _along_axis(norm, i)]
+    return found
+
+
+@lru_cache(maxsize=64)
+def reached(norm: Norm) -> Mapping[Symbol, Reach]:
+    """How far those variables get within a norm that it bounds.
+
+    Example:
+        >>> from multiplexnet.language.formula import Variable
+        >>> x, y = (Linear.of(Variable(name, i)) for i, name in enumerate("xy"))
+        >>> [float(reach.size) for reach in reached(Norm((Fraction(4), Fraction(1)), (x, x + y - 3))).values()]
+        [0.5, 1.118033988749895]
+    """
+    names = list(dict.fromkeys(s for a in norm.arguments for s in a.symbols))
+    places = {symbol: i for i, symbol in enumerate(names)}
+    found = reaches(
+        norm.weights,
+        [{places[s]: c for s, c in a.summands} for a in norm.arguments],
+        [a.constant for a in norm.arguments],
+        len(names),
+    )
+    pairs = zip(names, found, strict=True)
+    return {symbol: reach for symbol, reach in pairs if reach is not None}
+
+
+def _ends(norm: Norm, symbol: Symbol, reach: Reach) -> list[Atom]:
+    """``±(symbol − middle) ≤ size · norm``, a middle with long numbers rounded outwards."""
+    linear = Linear.of(symbol)
+    room = Linear.of(norm) * reach.size
+    lower, upper = reach.around
+    return [
+        Atom(linear - upper - room, "<="),
+        Atom(-linear + lower - room, "<="),
+    ]
+
+
+def _adds_nothing(part: Linear) -> bool:
+    """Whether part of a norm has one variable alone, or numbers of many digits."""
+    if len(part.summands) <= 1:
+        return True
+    numbers = [part.constant, *(c for _, c in part.summands)]
+    return any(
+        max(c.numerator.bit_length(), c.denominator.bit_length()) > LONG
+        for c in numbers
+    )
 
 
 def along_axes(norm: Norm) -> list[Tangent]:
     """``norm ≥ ± √weight · argument`` for each argument, and ``norm ≥ 0``."""
+    axes = range(len(norm.weights))
+    return [tangent for i in axes for tangent in _along_axis(norm, i)]
+
+
+def _along_axis(norm: Norm, i: int) -> list[Tangent]:
+    weight = norm.weights[i]
+    exact = root(1 / weight)
+    size = exact if exact is not None else 1 / root_above(weight)
     found = []
-    zeros = [Fraction(0)] * len(norm.weights)
-    for i, weight in enumerate(norm.weights):
-        exact = root(1 / weight)
-        size = exact if exact is not None else 1 / root_above(weight)
-        for sign in (1, -1):
-            direction = list(zeros)
-            direction[i] = sign * size
-            tangent = Tangent(norm, tuple(direction))
-            if tangent.is_valid:
-                found.append(tangent)
+    for signed in (size, -size):
+        direction = [Fraction(0)] * len(norm.weights)
+        direction[i] = signed
+        tangent = Tangent(norm, tuple(direction))
+        if tangent.is_valid:
+            found.append(tangent)
     return found
 
 

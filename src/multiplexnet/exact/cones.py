@@ -16,18 +16,18 @@ and ``t0² |Yq|²`` where y0 = 0. So every row of L is the root of a rational nu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import isqrt
+from math import ceil, floor, isqrt, lcm
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.exact.rows import dot
 
-__all__ = ["Cone", "ConeGauge", "root_above"]
+__all__ = ["Cone", "ConeGauge", "Reach", "reaches", "root_above"]
 
 Vector = tuple[Fraction, ...]
 Array = NDArray[np.float64]
@@ -53,6 +53,135 @@ def root_above(number: Fraction) -> Fraction:
     if found * found < whole:
         found += 1
     return Fraction(found) / Fraction(2) ** shift
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a coordinate gets: ``|x − middle| ≤ size · √(Σ w (Y x + y)²)`` for every x, with the least size, nearly.
+
+    Args:
+        middle: the coordinate where the norm is least.
+        size: at least ``√z_i`` with ``Q z = e_i``, ``Q = Yᵀ W Y``, and hardly more.
+    """
+
+    middle: Fraction
+    size: Fraction
+
+    @property
+    def around(self) -> tuple[Fraction, Fraction]:
+        """The middle from below and from above, in few digits if it has many."""
+        middle = self.middle
+        longest = max(middle.numerator.bit_length(), middle.denominator.bit_length())
+        if longest <= 2 * ROOT_BITS:
+            return middle, middle
+        bits = self.size.denominator.bit_length() - self.size.numerator.bit_length()
+        unit = Fraction(2) ** (bits + ROOT_BITS)
+        return Fraction(floor(middle * unit)) / unit, Fraction(
+            ceil(middle * unit)
+        ) / unit
+
+
+def reaches(
+    weights: Sequence[Fraction],
+    rows: Sequence[Mapping[int, Fraction]],
+    shifts: Sequence[Fraction],
+    n: int,
+) -> list[Reach | None]:
+    """For each coordinate how far it gets within a norm; ``None``: the norm does not bound it.
+
+    With ``Q z = e_i`` the inequality of Cauchy and Schwarz says ``x_i + z·YᵀWy = Σ w (Y z) (Y x + y) ≤ √z_i norm``.
+
+    Args:
+        weights: of the squares.
+        rows: the coefficients of Y that are not 0.
+        shifts: y.
+        n: the number of coordinates.
+
+    Example:
+        >>> two, one, zero = Fraction(2), Fraction(1), Fraction(0)
+        >>> found = reaches([one, one], [{0: two, 1: one}, {1: one}], [zero, -one], 3)
+        >>> found[1], found[2]
+        (Reach(middle=Fraction(1, 1), size=Fraction(1, 1)), None)
+    """
+    Q: list[dict[int, Fraction]] = [{} for _ in range(n)]
+    h = [Fraction(0)] * n
+    for weight, row, shift in zip(weights, rows, shifts, strict=True):
+        for i, a in row.items():
+            own = weight * a
+            h[i] += own * shift
+            held = Q[i]
+            for j, b in row.items():
+                if j >= i:
+                    held[j] = held[j] + own * b if j in held else own * b
+    for i, held in enumerate(Q):
+        for j, c in held.items():
+            if j > i:
+                Q[j][i] = c
+    found: list[Reach | None] = [None] * n
+    for part in _coupled(Q):
+        block = [[Q[i].get(j, Fraction(0)) for j in part] for i in part]
+        for i, z in zip(part, _columns_of_inverse(block), strict=True):
+            if z is None:
+                continue
+            own = z[part.index(i)]
+            middle = sum(
+                (h[j] * c for j, c in zip(part, z, strict=True) if c), Fraction(0)
+            )
+            found[i] = Reach(-middle, root_above(own))
+    return found
+
+
+def _coupled(Q: Sequence[Mapping[int, Fraction]]) -> Iterator[list[int]]:
+    """Coordinates that belong together; those that occur nowhere are left out."""
+    seen: set[int] = set()
+    for first, row in enumerate(Q):
+        if first in seen or not row:
+            continue
+        part = {first}
+        fresh = [first]
+        while fresh:
+            for j in Q[fresh.pop()]:
+                if j not in part:
+                    part.add(j)
+                    fresh.append(j)
+        seen |= part
+        yield sorted(part)
+
+
+def _columns_of_inverse(Q: Sequence[Sequence[Fraction]]) -> list[list[Fraction] | None]:
+    """For each unit vector a solution of ``Q z = e_i``, if there is one; Q is positive semidefinite.
+
+    Whole numbers are eliminated without fractions (Bareiss): every division is exact.
+    """
+    n = len(Q)
+    unit = lcm(*(c.denominator for row in Q for c in row))
+    rows = [
+        [c.numerator * (unit // c.denominator) for c in row]
+        + [unit if i == j else 0 for j in range(n)]
+        for i, row in enumerate(Q)
+    ]
+    last = 1
+    pivots = []
+    for k in range(n):
+        pivot = rows[k][k]
+        if not pivot:
+            continue  # of a positive semidefinite rest: so the rest of the row, too
+        own = rows[k]
+        for i, row in enumerate(rows):
+            if i == k:
+                continue
+            factor = row[k]
+            rows[i] = [
+                (pivot * a - factor * b) // last for a, b in zip(row, own, strict=True)
+            ]
+        last = pivot
+        pivots.append(k)
+    found: list[list[Fraction] | None] = [None] * n
+    for k in pivots:
+        row = rows[k]
+        if not any(row[j] for j in range(n) if j != k):
+            found[k] = [Fraction(c, row[k]) for c in row[n:]]
+    return found
 
 
 @dataclass(frozen=True)
@@ -108,12 +237,14 @@ class Cone:
 
     @property
     def squares(self) -> Iterator[Fraction]:
-        """The squares of all its numbers, those of the norm with their weights."""
+        """The squares of all its numbers but 0, those of the norm with their weights."""
         for weight, row, shift in zip(self.weights, self.Y, self.y, strict=True):
             for number in (*row, shift):
-                yield weight * number * number
+                if number:
+                    yield weight * number * number
         for number in (*self.s, self.t):
-            yield number * number
+            if number:
+                yield number * number
 
     def at(self, point: Sequence[Fraction]) -> tuple[Vector, Fraction]:
         """``Y x + y`` and ``s·x + t``."""
@@ -137,6 +268,12 @@ class Cone:
         if self.strict:
             return bound > 0 and beyond < 0
         return bound >= 0 and beyond <= 0
+
+    @cached_property
+    def reaches(self) -> list[Reach | None]:
+        """How far each coordinate gets within the norm."""
+        rows = [{j: c for j, c in enumerate(row) if c} for row in self.Y]
+        return reaches(self.weights, rows, self.y, self.n)
 
     def moved(
         self, origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction | int]]

@@ -311,11 +311,22 @@ def _deep_inside(walls: Walls, deadline: Deadline) -> list[Point]:
 
 
 def outer_rows(cones: Sequence[Cone], n: int) -> Rows:
-    """Flat walls that balls and ellipsoids lie within: no part of a norm is larger than the norm."""
+    """Flat walls that balls and ellipsoids lie within: the ends of coordinates; else that no part exceeds the norm."""
     A: list[Sequence[Fraction]] = []
     b: list[Fraction] = []
     for cone in cones:
         if any(cone.s):
+            continue
+        for j, reach in enumerate(cone.reaches):
+            if reach is None:
+                continue
+            own = [Fraction(0)] * n
+            own[j] = Fraction(1)
+            lower, upper = reach.around
+            size = cone.t * reach.size
+            A += [own, [-c for c in own]]
+            b += [size + upper, size - lower]
+        if None not in cone.reaches:
             continue
         for weight, row, shift in zip(cone.weights, cone.Y, cone.y, strict=True):
             size = cone.t * root_above(1 / weight)
@@ -333,7 +344,7 @@ def refuse_far_cones(
         for number in gauge.w:
             _refuse_far(number * number, atom)
         for factor, row in zip(gauge.factors, gauge.L, strict=True):
-            for number in row:
+            for number in filter(None, row):
                 _refuse_far(factor * number * number, atom)
 
 

@@ -1,10 +1,16 @@
 """Curved walls: ``norm(x - c) <= t``, sums of squares, and where in a formula they may stand.
 
 There is one kind of curved comparison, a second-order cone: ``√(Σ w_i l_i²) ≤ t`` with linear ``l_i`` and ``t``. It is
-a convex set, so a conjunction of such comparisons and of linear ones is convex too. A sum of squares is one of them:
+a convex set, so a conjunction of such comparisons and of linear ones is convex too. A sum of squares is one of them.
+First its squares are completed, which moves what the other side has of the same expressions to the centre:
+
+    Σ w_i l_i² + Σ λ_i l_i   is   Σ w_i (l_i + λ_i / 2 w_i)² − Σ λ_i² / 4 w_i
 
     Σ w_i l_i² ≤ c    is   √(Σ (w_i / c) l_i²) ≤ 1                for a number c > 0
     Σ w_i l_i² ≤ s    is   √(Σ 4 w_i l_i² + (s − 1)²) ≤ s + 1     for an expression s
+
+and for a number c < 0 there is no point. A norm that is compared with a number is multiplied by a positive one, so that
+by how much the comparison fails is a length, the same however the set is written (:func:`settled`).
 
 The outside of such a set is not convex, so nothing may negate the comparison.
 """
@@ -14,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isqrt
+from math import isqrt, sqrt
+from typing import TypeVar
 
 from multiplexnet.language.formula import (
     FALSE,
@@ -27,6 +34,7 @@ from multiplexnet.language.formula import (
     Norm,
     Not,
     Or,
+    Real,
     Relation,
     Symbol,
     Variable,
@@ -41,20 +49,30 @@ from multiplexnet.language.formula import (
 __all__ = [
     "Square",
     "Tangent",
+    "completed",
     "flattened",
+    "form_of",
     "is_constant",
     "length",
     "merged",
     "misplaced",
     "put_in",
+    "radius",
     "root",
     "settled",
     "squares_of",
     "within",
 ]
 
+Key = TypeVar("Key")
+
 Square = tuple[Fraction, Linear]
 """``weight · linear²``."""
+
+LONG = 128
+"""Numbers with more bits than this are long."""
+FURTHEST = 1e150
+"""A comparison is not multiplied by more than this, nor by less than its inverse."""
 
 OUTSIDE = (
     "the outside of a ball, an ellipsoid or a cone is not convex, and no map of one piece reaches it: keep "
@@ -108,22 +126,100 @@ def merged(squares: Sequence[Square]) -> list[Square]:
 
 def within(squares: Sequence[Square], rest: Linear, relation: Relation) -> Formula:
     """``Σ weight · linear² + rest relation 0`` with positive weights, as one comparison with a norm."""
+    squares, rest = completed(squares, rest)
     bound = -rest
     if not bound.is_constant:
         scaled = [(4 * weight, linear) for weight, linear in squares]
         one = (Fraction(1), bound - 1)
-        return settled(length([*scaled, one]) - bound - 1, relation)
+        missed = length([*scaled, one]) - bound - 1
+        return settled(missed * Fraction(1, 2), relation)
     number = bound.constant
     if number <= 0:
         return settled(length(squares) - number, relation)
-    return Atom(length([(w / number, linear) for w, linear in squares]) - 1, relation)
+    unit = [(w / number, linear) for w, linear in merged(squares)]
+    if len(unit) == 1 and (size := root(1 / unit[0][0])) is not None:
+        return Atom(maximum([unit[0][1], -unit[0][1]]) - size, relation)
+    return settled(length(unit) - 1, relation)
+
+
+def completed(squares: Sequence[Square], rest: Linear) -> tuple[list[Square], Linear]:
+    """The same sum ``Σ weight · linear² + rest``, what rest has of the squared expressions moved into the squares.
+
+    Squared expressions that are combinations of others stay as they are. Outputs are removed from rest before inputs.
+
+    Example:
+        >>> x, y = (Linear.of(Variable(name, i)) for i, name in enumerate("xy"))
+        >>> squares, rest = completed([(Fraction(1), x), (Fraction(1), y)], x * -4 + 3)
+        >>> squares[0][1] == x - 2, squares[1][1] == y, rest == Linear.number(-1)
+        (True, True, True)
+    """
+    if rest.is_constant:
+        return list(squares), rest
+    shares = _shares([linear for _, linear in squares], rest)
+    found = []
+    for (weight, linear), share in zip(squares, shares, strict=True):
+        shift = share / (2 * weight)
+        found.append((weight, linear + shift))
+        if share:
+            rest = rest - linear * share - share * shift / 2
+    return found, rest
+
+
+def _shares(linears: Sequence[Linear], rest: Linear) -> list[Fraction]:
+    """Numbers λ such that ``rest − Σ λ · linear`` has as few variables of the expressions as can be."""
+    echelon: list[tuple[Symbol, dict[Symbol, Fraction], dict[int, Fraction]]] = []
+
+    def reduced(row: dict[Symbol, Fraction], shares: dict[int, Fraction]) -> None:
+        for pivot, other, own in echelon:
+            factor = row.get(pivot)
+            if factor:
+                _subtract(row, other, factor)
+                _subtract(shares, own, factor)
+
+    for i, linear in enumerate(linears):
+        row = dict(linear.summands)
+        shares = {i: Fraction(1)}
+        reduced(row, shares)
+        if not row:
+            continue
+        pivot = next((s for s in row if not _is_input(s)), next(iter(row)))
+        scale = 1 / row[pivot]
+        echelon.append(
+            (
+                pivot,
+                {symbol: c * scale for symbol, c in row.items()},
+                {k: c * scale for k, c in shares.items()},
+            )
+        )
+    wanted = dict(rest.summands)
+    found: dict[int, Fraction] = {}
+    reduced(wanted, found)
+    return [-found.get(i, Fraction(0)) for i in range(len(linears))]
+
+
+def _is_input(symbol: Symbol) -> bool:
+    return isinstance(symbol, Variable) and symbol.is_input
+
+
+def _subtract(
+    row: dict[Key, Fraction], other: dict[Key, Fraction], factor: Fraction
+) -> None:
+    """``row − factor · other`` in place of the row, without zeros."""
+    for key, c in other.items():
+        left = row.get(key, Fraction(0)) - factor * c
+        if left:
+            row[key] = left
+        else:
+            row.pop(key, None)
 
 
 def settled(linear: Linear, relation: Relation) -> Formula:
     """``linear relation 0``, a norm that is compared with a number in one of few ways.
 
     One that is compared with 0 or less is written without it; otherwise the number goes into the weights, unless all
-    of these are 1.
+    of these are 1. Then ``norm <= 1`` is multiplied by a length r, by the radius of a ball and for an ellipsoid by its
+    shortest half axis or less: outside, ``r · (norm − 1)`` is the distance from the ball, and no more than that from
+    the ellipsoid.
     """
     found = norm_in(linear)
     if found is not None and is_constant(linear):
@@ -135,11 +231,48 @@ def settled(linear: Linear, relation: Relation) -> Formula:
         return Atom(linear, relation)
     norm, coefficient = found
     bound = -linear.constant / coefficient
-    if bound > 0 and any(weight != 1 for weight in norm.weights):
+    if bound <= 0:
+        return Atom(linear, relation)
+    scale = radius(norm, bound)
+    if any(weight != 1 for weight in norm.weights):
         scaled = tuple(weight / (bound * bound) for weight in norm.weights)
         unit = Linear.of(Norm(scaled, norm.arguments)) - 1
-        return Atom(unit if coefficient > 0 else -unit, relation)
-    return Atom(linear, relation)
+    else:
+        unit = (Linear.of(norm) - bound) * (1 / bound)
+    return Atom(unit * (scale if coefficient > 0 else -scale), relation)
+
+
+def radius(norm: Norm, bound: Fraction) -> Fraction:
+    """The radius of the ball ``norm <= bound``, of an ellipsoid its shortest half axis or less, nearly.
+
+    It is ``bound / √λ`` with the largest sum of sizes in a row of ``AᵀWA`` as λ, which no eigenvalue exceeds
+    (Gershgorin). Inputs stand still.
+
+    Example:
+        >>> x, y = (Linear.of(Variable(name, i)) for i, name in enumerate("xy"))
+        >>> one = Fraction(1)
+        >>> radius(Norm((one, one), (x, y - 3)), 3 * one), radius(Norm((one, 4 * one), (x, y)), 3 * one)
+        (Fraction(3, 1), Fraction(3, 2))
+    """
+    products: dict[Symbol, dict[Symbol, float]] = {}
+    try:
+        for weight, argument in zip(norm.weights, norm.arguments, strict=True):
+            held = [(s, float(c)) for s, c in argument.summands if not _is_input(s)]
+            size = float(weight)
+            for symbol, c in held:
+                row = products.setdefault(symbol, {})
+                for other, d in held:
+                    row[other] = row.get(other, 0.0) + size * c * d
+        largest = max(
+            (sum(map(abs, row.values())) for row in products.values()), default=0.0
+        )
+        length = float(bound) / sqrt(largest)
+    except (OverflowError, ZeroDivisionError, ValueError):  # beyond floats
+        return Fraction(1)
+    if not 1 / FURTHEST < length < FURTHEST:
+        return Fraction(1)
+    short = Fraction(length).limit_denominator(1 << 20)
+    return short if abs(short - length) <= 1e-14 * length else Fraction(length)
 
 
 def flattened(linear: Linear, relation: Relation) -> Formula | None:
@@ -208,6 +341,52 @@ def squares_of(
     return found
 
 
+def form_of(
+    norm: Norm,
+) -> tuple[dict[Symbol, Fraction], list[list[Fraction]]] | None:
+    """Centre and matrix of a quadratic form that :func:`squares_of` took apart into long numbers; ``None`` for others.
+
+    Its squares are ``x_k + …`` with variables behind x_k, in the order of the variables, one for each of them. The
+    numbers of many variables have thousands of digits, those of the matrix as many as were written.
+    """
+    names = [argument.symbols[0] for argument in norm.arguments if argument.summands]
+    places = {symbol: k for k, symbol in enumerate(names)}
+    if len(places) < len(norm.arguments) or not any(map(_is_long, norm.arguments)):
+        return None
+    for k, argument in enumerate(norm.arguments):
+        if argument.summands[0][1] != 1 or not all(
+            isinstance(s, Variable)
+            and isinstance(s.domain, Real)
+            and places.get(s, -1) >= k
+            for s in argument.symbols
+        ):
+            return None
+    centre: dict[Symbol, Fraction] = {}
+    for name, argument in zip(names[::-1], norm.arguments[::-1], strict=True):
+        rest = argument.constant
+        for symbol, c in argument.summands[1:]:
+            if centre[symbol]:
+                rest += c * centre[symbol]
+        centre[name] = -rest
+    n = len(names)
+    Q = [[Fraction(0)] * n for _ in range(n)]
+    for weight, argument in zip(norm.weights, norm.arguments, strict=True):
+        held = [(places[s], c) for s, c in argument.summands]
+        for at, (i, a) in enumerate(held):
+            own = weight * a
+            for j, b in held[at:]:
+                Q[i][j] += own * b
+    for i in range(n):
+        for j in range(i):
+            Q[i][j] = Q[j][i]
+    return {name: centre[name] for name in names}, Q
+
+
+def _is_long(linear: Linear) -> bool:
+    numbers = (linear.constant, *(c for _, c in linear.summands))
+    return any(c.denominator.bit_length() > LONG for c in numbers)
+
+
 def put_in(norm: Norm, arguments: Sequence[Linear]) -> Linear:
     """The norm with other arguments; a number where it has become a rational one."""
     if all(argument.is_constant for argument in arguments):
@@ -244,9 +423,8 @@ class Tangent:
 
     @property
     def is_valid(self) -> bool:
-        weights = self.norm.weights
-        squares = (w * v * v for w, v in zip(weights, self.direction, strict=True))
-        return sum(squares, Fraction(0)) <= 1
+        pairs = zip(self.norm.weights, self.direction, strict=True)
+        return sum((w * v * v for w, v in pairs if v), Fraction(0)) <= 1
 
     @property
     def atom(self) -> Atom:
@@ -254,7 +432,8 @@ class Tangent:
         for weight, v, argument in zip(
             self.norm.weights, self.direction, self.norm.arguments, strict=True
         ):
-            linear = linear + argument * (weight * v)
+            if v:
+                linear = linear + argument * (weight * v)
         return Atom(linear, "<=")
 
 

@@ -289,6 +289,11 @@ class Norm:
     arguments: tuple[Linear, ...]
 
     @cached_property
+    def text(self) -> str:
+        """What it is sorted by; of a thousand arguments it takes a while."""
+        return repr(self)
+
+    @cached_property
     def _hash(self) -> int:
         return hash((self.weights, self.arguments))
 
@@ -306,7 +311,9 @@ def _order(symbol: Symbol) -> tuple[int, int, str]:
         return (0, symbol.index, "")
     if isinstance(symbol, Product):
         return (1, symbol.other.index, f"{symbol.known.index:012d}")
-    return (3 if isinstance(symbol, Norm) else 2, 0, repr(symbol))
+    if isinstance(symbol, Norm):
+        return (3, 0, symbol.text)
+    return (2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)

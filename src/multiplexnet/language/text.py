@@ -13,6 +13,7 @@ from itertools import groupby
 from math import gcd, lcm
 from typing import Literal
 
+from multiplexnet.language.curves import form_of
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -240,10 +241,20 @@ def _curved_text(linear: Linear, relation: Relation) -> str | None:
     rest = Linear(linear.summands[:-1], linear.constant)
     bound = -linear.constant / coefficient
     is_plain = all(weight == 1 for weight in norm.weights)
-    if rest.summands or bound <= 0 or is_plain:
+    if not rest.summands and bound > 0 and is_plain:
+        return f"{_part(norm, Fraction(1)).text} {relation} {number_text(bound)}"
+    if rest.summands or bound <= 0:
         return (
             f"{_sum_text([_part(norm, coefficient)])} {relation} {linear_text(-rest)}"
         )
+    if (form := form_of(norm)) is not None:
+        centre, Q = form
+        moved = [
+            linear_text(Linear.of(symbol) - middle) for symbol, middle in centre.items()
+        ]
+        rows = [f"[{', '.join(map(number_text, row))}]" for row in Q]
+        square = number_text(bound * bound)
+        return f"quad([{', '.join(moved)}], [{', '.join(rows)}]) {relation} {square}"
     common = lcm(*(weight.denominator for weight in norm.weights))
     divisor = gcd(*(int(weight * common) for weight in norm.weights))
     scale = Fraction(common, divisor)

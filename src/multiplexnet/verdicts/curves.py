@@ -24,6 +24,8 @@ ROUNDING = 2.0**-50
 """More than the relative error of a product, a sum or a root in float64."""
 LOST = 2.0**-480
 """More than the length of what squares lose among the subnormal numbers, with weights within :data:`PLAIN`."""
+LARGE = 400
+"""Numbers from the power of two with this exponent on are measured in a larger unit."""
 PLAIN = 1e50
 """Weights and coefficients up to this, and down to its inverse, are computed with."""
 
@@ -31,23 +33,37 @@ PLAIN = 1e50
 def bounded_norm(
     norm: Norm, factor: Fraction, parts: Sequence[Near], rest: Near
 ) -> Near:
-    """``factor · √(Σ weight · part²) + rest``, where the exact numbers are as near to those given as these say."""
+    """``factor · √(Σ weight · part²) + rest``, where the exact numbers are as near to those given as these say.
+
+    Rows with large parts are squared in a larger unit, a power of two.
+    """
     weights = [to_float64(weight) for weight in norm.weights]
     c = to_float64(factor)
     square = np.zeros_like(rest[0])
     spread = np.zeros_like(rest[0])
+    unit = _units([near for near, _ in parts], rest[0])
     for weight, (near, error) in zip(weights, parts, strict=True):
-        square += weight * near * near
-        spread += weight * error * error
-    length = np.sqrt(square)
+        square += weight * (near / unit) * (near / unit)
+        spread += weight * (error / unit) * (error / unit)
+    length = np.sqrt(square) * unit
     rounding = ROUNDING * (len(parts) + 8)
-    missed = np.sqrt(spread) * 1.001 + rounding * length + LOST
+    missed = np.sqrt(spread) * unit * 1.001 + rounding * length + LOST * unit
     size = abs(c) * length
     found = c * length + rest[0]
     error = abs(c) * missed + rest[1] + ROUNDING * (size + np.abs(rest[0]))
     if any(not 1 / PLAIN < number < PLAIN for number in (*weights, abs(c))):
         error = np.full_like(error, inf)
     return found, np.where(np.isfinite(found) & np.isfinite(error), error, inf)
+
+
+def _units(parts: Sequence[Floats], like: Floats) -> Floats:
+    """For each row 1, or the power of two above its parts where these are so large that squares might overflow."""
+    largest = np.zeros_like(like)
+    for near in parts:
+        np.maximum(largest, np.abs(near), out=largest)
+    _, exponents = np.frexp(largest)
+    plain = ~np.isfinite(largest) | (exponents < LARGE)
+    return np.ldexp(np.ones_like(like), np.where(plain, 0, exponents - 1))
 
 
 def near_value(linear: Linear, point: Point) -> Fraction:

@@ -1,6 +1,7 @@
 """Formulas over whole columns of exact numbers: where they hold, and where not, how far off each row is.
 
-The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``; for ``and`` the largest
+The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``, for a ball the distance to
+it (:func:`multiplexnet.language.curves.settled`); for ``and`` the largest
 violation of its parts, for ``or`` the smallest; ``not`` is moved inwards first. A strict comparison that fails by
 nothing, and ``x != y`` with equal sides, are violated by the smallest positive normal float.
 
@@ -145,7 +146,10 @@ class ExactRows:
             return amounts(self._weighted(linear), linear.constant, self.length)
         near, _ = self.bounded_amounts(linear)
         exact = self.signs(linear)
-        return np.where(np.sign(near) == exact, near, TINY * exact)
+        found = np.where(np.sign(near) == exact, near, TINY * exact)
+        for row in np.flatnonzero(~np.isfinite(near)).tolist():
+            found[row] = to_float64(near_value(linear, self.point(row)))
+        return found
 
     def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
         found = norm_in(linear)

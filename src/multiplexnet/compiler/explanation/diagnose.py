@@ -31,7 +31,7 @@ from multiplexnet.compiler.equalities import beyond_terms
 from multiplexnet.compiler.explanation.covered import is_covered
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.compiler.tangents import sides
+from multiplexnet.compiler.tangents import reached, sides
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CoefficientError,
@@ -371,6 +371,9 @@ def _ranges(
     counted = revealed(specification.formula, len(specification.variables))
     everything = (*specification.outputs, *counted.hidden)
     for component in components(conjuncts(counted.formula), everything):
+        if alone := _of_ellipsoid(component):
+            found |= alone
+            continue
         sandbox = Sandbox(deadline)
         curved = sides(component.conjuncts)
         component = replace(component, conjuncts=(*component.conjuncts, *curved))
@@ -397,6 +400,30 @@ def _ranges(
                 outer=bool(curved),
             )
     return tuple(found[output] for output in specification.columns)
+
+
+def _of_ellipsoid(component: RuleComponent) -> dict[Variable, OutputRange]:
+    """The ranges of outputs that nothing bounds but one ball or ellipsoid; empty if it is not so."""
+    if len(component.conjuncts) != 1 or not isinstance(component.conjuncts[0], Atom):
+        return {}
+    (row,) = component.conjuncts
+    norm = norm_in(row.linear)
+    if norm is None or norm[1] < 0 or len(row.linear.summands) > 1:
+        return {}
+    ends = reached(norm[0])
+    bound = -row.linear.constant / norm[1]
+    attained = row.relation == "<="
+    found = {}
+    for output in component.outputs:
+        reach = ends.get(output)
+        if reach is None or output.is_discrete:
+            return {}
+        lower, upper = reach.around
+        size = bound * reach.size
+        found[output] = OutputRange(
+            output, lower - size, attained, upper + size, attained, outer=True
+        )
+    return found
 
 
 def _where_present(
