@@ -681,3 +681,23 @@ def test_the_command_says_what_is_wrong(files: Path) -> None:
     done = run(files, "-o", str(files / "r.html"), "--json", str(files / "data.csv"))
     assert done.exit_code == 2
     assert "is a table that is read: write to another file" in done.stderr
+
+
+def test_the_command_writes_over_nothing_that_is_read_or_written(files: Path) -> None:
+    page = files / "r.html"
+    rules = (files / "my.rules").read_text(encoding="utf-8")
+    for name, message in (
+        ("my.rules", "holds the rules that are read: write to another file"),
+        ("r.html", "would be written twice: write to another file"),
+        ("model.mx", "figures are written to a file that ends in .json"),
+    ):
+        done = run(files, "-o", str(page), "--json", str(files / name))
+        assert done.exit_code == 2, name
+        assert f"{files / name}" in done.stderr
+        assert message in done.stderr
+    assert (files / "my.rules").read_text(encoding="utf-8") == rules
+    both = [str(files / "*.csv"), str(files / "made.parquet"), "--rules"]
+    more = [str(files / "my.rules"), "-o", str(page), "--json", str(files / "held.csv")]
+    done = CliRunner().invoke(app, ["report", *both, *more])
+    assert "held.csv is a table that is read: write to another file" in done.stderr
+    assert not page.exists()

@@ -430,6 +430,25 @@ def test_a_model_is_not_written_over_the_table(tmp_path: Path) -> None:
     assert path.read_text() == "x\n1\n2\n"
 
 
+def test_no_command_writes_over_the_rules_that_it_reads(tmp_path: Path) -> None:
+    """Not under another name either."""
+    table, rules = tmp_path / "data.csv", tmp_path / "my.rules"
+    table.write_text("x\n1\n2\n")
+    rules.write_text("x: int[0, 9]")
+    linked = tmp_path / "other.rules"
+    linked.symlink_to(rules)
+    for command in (
+        ["fit", str(table), "--rules", str(rules), "--minutes", "0", "-o", str(linked)],
+        ["sql", str(rules), "--table", "t", "-o", str(linked)],
+        ["explain", str(rules), "--plot", str(linked)],
+        ["check", str(rules), str(table), "--plot", str(linked)],
+    ):
+        answer = CliRunner().invoke(app, command)
+        assert answer.exit_code == 2, answer.output
+        assert "holds the rules that are read: write to another file" in answer.output
+        assert rules.read_text() == "x: int[0, 9]"
+
+
 def test_times_of_a_day_come_back(tmp_path: Path) -> None:
     """They are learned as seconds, and conditions see seconds."""
     hours = [None if k == 7 else time(k % 20, 0, k % 4) for k in range(COUNT)]
