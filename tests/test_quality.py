@@ -801,3 +801,14 @@ def test_the_command_writes_over_nothing_that_is_read_or_written(files: Path) ->
     done = CliRunner().invoke(app, ["report", *both, *more])
     assert "held.csv is a table that is read: write to another file" in done.stderr
     assert not page.exists()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/howto/make_tables.md"])
+def test_quick_starts_report_rows_that_were_made_without_a_condition(name: str) -> None:
+    text = (Path(__file__).parents[1] / name).read_text(encoding="utf-8")
+    made = re.findall(r"^multiplexnet report \S+ (\S+)", text, re.MULTILINE)
+    assert made
+    for file in made:
+        line = re.search(rf"^multiplexnet sample .*-o {file}.*$", text, re.MULTILINE)
+        assert line is not None
+        assert "--where" not in line.group()
