@@ -181,7 +181,7 @@ def refuse_overwriting(
     rules: Path | None = None,
     model: Path | None = None,
 ) -> None:
-    """Raises ``BadInput`` if a file that is read would be written, or one file twice.
+    """Raises ``BadInput`` if a file that is read would be written, one file twice, or a file called ``-``.
 
     Args:
         written: the files that a command writes.
@@ -200,6 +200,8 @@ def refuse_overwriting(
     for path in written:
         if path is None or (path.exists() and not path.is_file()):
             continue
+        if str(path) == "-":
+            raise BadInput("-: nothing is written to standard output, so name a file")
         for other, what in taken:
             if _is_same(path, other):
                 raise BadInput(f"{path} {what}: write to another file")
