@@ -30,7 +30,7 @@ from table_sets import TARGETS, TableSet, table_set
 import multiplexnet as mx
 from multiplexnet.quality.columns import ComparedColumn, SampledRows, compared
 from multiplexnet.quality.detection import detection
-from multiplexnet.quality.nearness import nearness
+from multiplexnet.quality.nearness import nearness_of_equal_samples
 from multiplexnet.quality.pairs import pairs
 from multiplexnet.quality.sampling import Sample
 from multiplexnet.quality.usefulness import Usefulness, usefulness
@@ -184,7 +184,7 @@ def measured(own: TableSet, learned: Learned, make: Variant, seed: int) -> Line:
             "real_f1": useful.real.f1,
         }
     both = pairs(rows, held)
-    near = nearness(rows, train, held)
+    near = nearness_of_equal_samples(rows, train, held)
     assert both is not None
     assert near is not None
     found |= {

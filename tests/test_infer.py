@@ -228,3 +228,15 @@ def test_numbers_that_are_written_otherwise_are_named() -> None:
         '# skipped: column "cost": numbers that are not read, as "0,05 €": write them as 1234.5, without units'
         in str(found).splitlines()
     )
+
+
+def test_values_so_rare_that_no_probed_row_has_them() -> None:
+    random = np.random.default_rng(0)
+    one, other = random.integers(0, 100, (2, 5_000))
+    rare = np.where(np.arange(5_000) == 1_234, 3, 0)
+    table = {"one": one, "other": other, "both": one + other, "rare": rare}
+    text = mx.infer(table).text
+    assert "rare: int[0, 3]" in text
+    assert "one + other == both" in text
+    rare_alone = mx.infer({"rare": rare, "again": rare}).text
+    assert "rare == again" in rare_alone

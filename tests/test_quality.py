@@ -31,7 +31,12 @@ from multiplexnet.quality.columns import ComparedColumn, SampledRows, compared
 from multiplexnet.quality.detection import auc, detection
 from multiplexnet.quality.heaps import heaps
 from multiplexnet.quality.marginals import _bars, distance, marks_of
-from multiplexnet.quality.nearness import nearest, nearness, placed
+from multiplexnet.quality.nearness import (
+    nearest,
+    nearness,
+    nearness_of_equal_samples,
+    placed,
+)
 from multiplexnet.quality.page import _number, _table, _with_minus
 from multiplexnet.quality.pairs import _coded, correlations, mutual_information, pairs
 from multiplexnet.quality.pictures import png
@@ -320,6 +325,101 @@ def test_the_nearest_row_is_found_and_copies_are_counted() -> None:
     copies = [apart(row, other) == 0 for row in parts[0] for other in parts[1]]
     there = np.reshape(copies, (40, 40)).any(1).mean()
     assert fresh.made_to_learned.copies == pytest.approx(there)
+
+
+def test_copies_are_looked_for_among_all_rows(tmp_path: Path) -> None:
+    """However few are drawn, and whatever the table holds the cells as; chance is what held-out rows have."""
+    random = np.random.default_rng(1)
+    frame = pl.DataFrame(random.integers(0, 10**6, (8_000, 3)), schema=["a", "b", "c"])
+    frame = frame.with_columns(b=pl.col("b") * 0.01, k=pl.lit("x"))
+    learned, held, made = frame[:4_000], frame[4_000:], frame[:200]
+    as_texts = made.with_columns(pl.col("b").round(2).cast(pl.String), k=pl.lit(" x"))
+    learned[:1_500].write_csv(tmp_path / "0.csv")
+    learned[1_500:].write_csv(tmp_path / "1.csv")
+    rules = mx.Rules("a: int[0, 1000000]; b: real; c: int[0, 1000000]")
+    found = mx.report(rules, tmp_path / "*.csv", as_texts, holdout=held, rows=300)
+    own = found.copies
+    assert (own.made, own.real, own.are_many) == (1.0, 0.0, True)
+    assert (own.made_rows, own.real_rows, own.learned_rows) == (200, 4_000, 4_000)
+    assert "copies of rows of the real table        100.0%          0.0%" in str(found)
+    assert found.notes[0].startswith("COPIES: 100.0% of the made rows are in the real")
+    assert found.nearness is not None
+    assert "of the other 3,700 rows of the real table does not" in found.to_html()
+    data = json.loads(found.to_json())
+    assert data["copies"]["made"] == 1.0
+    assert "copies" not in data["nearness"]["made_to_learned"]
+    half = pl.concat([made, held[:200]])
+    some = mx.report(rules, learned, half, holdout=held[200:], rows=300).copies
+    assert (some.made, some.are_many) == (0.5, True)
+    twice = pl.concat([learned, learned[:1_000]])
+    alone = mx.report(rules, twice, held[:500], rows=300)
+    assert (alone.copies.made, alone.copies.real) == (0.0, 0.4)
+    assert not alone.copies.are_many
+    assert not any("COPIES" in note for note in alone.notes)
+
+
+def test_copies_are_nearer_to_what_they_were_learned_from() -> None:
+    """As many rows of both kinds as there are, however few made ones."""
+    random = np.random.default_rng(0)
+    columns = (ComparedColumn("x", "number"), ComparedColumn("y", "number"))
+    one, other = (SampledRows(columns, random.random((3_000, 2))) for _ in range(2))
+    made = one.take(np.arange(2_900, 3_000))
+    near = nearness(made, one, other)
+    assert near is not None
+    assert (near.share, near.rows, near.among) == (1.0, 100, 3_000)
+    even = nearness_of_equal_samples(made, one, other)
+    assert even is not None
+    assert (even.rows, even.among) == (100, 100)
+    assert 0.3 < even.share < 0.7
+
+
+def test_digits_that_mean_nothing_do_not_give_rows_away() -> None:
+    """Models count in steps of a last place: a made third has ten digits, a real one sixteen."""
+    random = np.random.default_rng(0)
+    values = np.array([0.1, 0.25, 1 / 3])
+    real = {"x": values[random.integers(0, 3, 3_000)], "y": random.random(3_000)}
+    made = {"x": np.round(values, 10)[random.integers(0, 3, 1_000)]}
+    made["y"] = np.round(random.random(1_000), 2)
+    found = mx.report(mx.Rules("x >= 0"), real, {**made, "y": real["y"][:1_000]})
+    told = found.detection.made
+    assert told is not None
+    assert told.auc < 0.57
+    assert any("difference is tiny: x (10)." in note for note in found.notes)
+    coarse = mx.report(
+        mx.Rules("x >= 0"), real, made
+    )  # digits that are missing are seen
+    told = coarse.detection.made
+    assert told is not None
+    assert told.auc > 0.7
+    alone = {own.name: own.alone for own in told.columns}
+    assert alone["x"] < 0.57
+
+
+def test_one_column_alone_is_seen_as_sharply_as_all_together() -> None:
+    shades = np.repeat([1 / 3, 0.3333333333], 200)
+    columns = (ComparedColumn("x", "number"),)
+    parts = [SampledRows(columns, own[:, None]) for own in np.split(shades, 2)]
+    found = detection(*parts, 0)
+    assert found is not None
+    assert found.auc == found.columns[0].alone == 1.0
+
+
+def test_copies_have_no_score_where_nothing_was_held_out() -> None:
+    random = np.random.default_rng(0)
+    real = pl.DataFrame(random.random((2_000, 3)), schema=["a", "b", "c"])
+    found = mx.report(mx.Rules("a >= 0"), real, real)
+    told = found.detection.made
+    assert told is not None
+    assert told.auc < 0.45
+    assert told.is_reversed
+    assert json.loads(found.to_json())["detection"]["made"]["score"] is None
+    assert re.search(r"score \(1: cannot tell\) +–", str(found))
+    assert "the same rows are in both tables" in found.to_html()
+    assert found.notes[0].startswith("COPIES: 100.0% of the made rows")
+    assert "Detection has no score: AUC is" in found.notes[1]
+    fresh = mx.report(mx.Rules("a >= 0"), real[:1_000], real[1_000:])
+    assert fresh.detection.made is not None
+    assert not fresh.detection.made.is_reversed
 
 
 def test_rows_are_drawn_evenly_and_the_same_whatever_the_blocks(tmp_path: Path) -> None:
@@ -681,3 +781,34 @@ def test_the_command_says_what_is_wrong(files: Path) -> None:
     done = run(files, "-o", str(files / "r.html"), "--json", str(files / "data.csv"))
     assert done.exit_code == 2
     assert "is a table that is read: write to another file" in done.stderr
+
+
+def test_the_command_writes_over_nothing_that_is_read_or_written(files: Path) -> None:
+    page = files / "r.html"
+    rules = (files / "my.rules").read_text(encoding="utf-8")
+    for name, message in (
+        ("my.rules", "holds the rules that are read: write to another file"),
+        ("r.html", "would be written twice: write to another file"),
+        ("model.mx", "figures are written to a file that ends in .json"),
+    ):
+        done = run(files, "-o", str(page), "--json", str(files / name))
+        assert done.exit_code == 2, name
+        assert f"{files / name}" in done.stderr
+        assert message in done.stderr
+    assert (files / "my.rules").read_text(encoding="utf-8") == rules
+    both = [str(files / "*.csv"), str(files / "made.parquet"), "--rules"]
+    more = [str(files / "my.rules"), "-o", str(page), "--json", str(files / "held.csv")]
+    done = CliRunner().invoke(app, ["report", *both, *more])
+    assert "held.csv is a table that is read: write to another file" in done.stderr
+    assert not page.exists()
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/howto/make_tables.md"])
+def test_quick_starts_report_rows_that_were_made_without_a_condition(name: str) -> None:
+    text = (Path(__file__).parents[1] / name).read_text(encoding="utf-8")
+    made = re.findall(r"^multiplexnet report \S+ (\S+)", text, re.MULTILINE)
+    assert made
+    for file in made:
+        line = re.search(rf"^multiplexnet sample .*-o {file}.*$", text, re.MULTILINE)
+        assert line is not None
+        assert "--where" not in line.group()

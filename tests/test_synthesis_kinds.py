@@ -24,6 +24,7 @@ from multiplexnet.errors import (
     RuleSyntaxError,
     TableError,
 )
+from multiplexnet.synthesis.growing import grown
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.report_commands import app
@@ -430,6 +431,25 @@ def test_a_model_is_not_written_over_the_table(tmp_path: Path) -> None:
     assert path.read_text() == "x\n1\n2\n"
 
 
+def test_no_command_writes_over_the_rules_that_it_reads(tmp_path: Path) -> None:
+    """Not under another name either."""
+    table, rules = tmp_path / "data.csv", tmp_path / "my.rules"
+    table.write_text("x\n1\n2\n")
+    rules.write_text("x: int[0, 9]")
+    linked = tmp_path / "other.rules"
+    linked.symlink_to(rules)
+    for command in (
+        ["fit", str(table), "--rules", str(rules), "--minutes", "0", "-o", str(linked)],
+        ["sql", str(rules), "--table", "t", "-o", str(linked)],
+        ["explain", str(rules), "--plot", str(linked)],
+        ["check", str(rules), str(table), "--plot", str(linked)],
+    ):
+        answer = CliRunner().invoke(app, command)
+        assert answer.exit_code == 2, answer.output
+        assert "holds the rules that are read: write to another file" in answer.output
+        assert rules.read_text() == "x: int[0, 9]"
+
+
 def test_times_of_a_day_come_back(tmp_path: Path) -> None:
     """They are learned as seconds, and conditions see seconds."""
     hours = [None if k == 7 else time(k % 20, 0, k % 4) for k in range(COUNT)]
@@ -453,3 +473,47 @@ def test_times_with_parts_of_seconds_are_left_out() -> None:
     with pytest.warns(UserWarning, match="column 't' is left out"):
         model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
     assert model.sample(3).columns == ["x"]
+
+
+def test_messages_name_the_file_the_range_and_a_few_labels(tmp_path: Path) -> None:
+    days = [date(2020, 1, 1) + timedelta(days=k % 50) for k in range(180)]
+    labels = [f"place {k % 90:02}" for k in range(180)]
+    table = pl.DataFrame({"x": np.arange(180) % 9, "day": days, "branch": labels})
+    model = fitted(table)
+    given = pl.DataFrame({"day": [date(2031, 1, 1)]})
+    with pytest.raises(TableError, match=r"learned: 2020-01-01 to 2020-02-19$"):
+        model.sample(given=given)
+    with pytest.raises(
+        MultiplexError, match=r'it has "place 00", .*and 78 more'
+    ) as told:
+        model.sample(3, where='branch == "nonsense"')
+    assert len(str(told.value)) < 400
+    missing = tmp_path / "none" / "model.mx"
+    with pytest.raises(
+        FileNotFoundError, match=r"make the folder .*none first"
+    ) as no_file:
+        model.save(missing)
+    assert no_file.value.filename == str(missing)
+    codes = model.encoder.encode(table)
+    assert model.encoder.decode(codes.to_numpy()).equals(model.encoder.decode(codes))
+    with pytest.raises(TableError, match=r"shape \(9, 1\): expected is shape \(N, 3\)"):
+        model.encoder.decode(np.zeros((9, 1)))
+    with pytest.raises(TableError, match=r"shape \(9, 1\) has no names of columns"):
+        model.log_prob(np.zeros((9, 1)))
+
+
+def test_no_file_is_called_minus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    fitted(pl.DataFrame({"x": np.arange(COUNT) % 9})).save("model.mx")
+    answer = CliRunner().invoke(app, ["sample", "model.mx", "-n", "3", "-o", "-"])
+    assert answer.exit_code == 2
+    assert "-: nothing is written to standard output, so name a file" in answer.output
+    assert [path.name for path in tmp_path.iterdir()] == ["model.mx"]
+
+
+def test_columns_of_many_labels_are_learned_without_a_warning() -> None:
+    codes = np.arange(40)[:, None]
+    with warnings.catch_warnings(action="error"):
+        grown(codes, np.arange(40), rows=5, trees=2)

@@ -23,6 +23,8 @@ import multiplexnet as mx
 from multiplexnet.errors import OptionError, TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parser.parse import parse
+from multiplexnet.reports.printing import plain_text
+from multiplexnet.reports.tables import check_text
 from multiplexnet.rules import Rules
 from multiplexnet.tables import output as outputs
 from multiplexnet.tables import work as checking
@@ -876,3 +878,31 @@ def test_a_column_name_with_a_zero_byte_is_refused_for_parquet(tmp_path: Path) -
     with pytest.raises(TableError, match="a column name with a zero byte"):
         mx.check("x >= 0", table, output=tmp_path / "bad.parquet")
     mx.check("x >= 0", table, output=tmp_path / "bad.csv")
+
+
+def test_rows_that_break_long_rules_are_shown_on_a_line_each() -> None:
+    """With the columns of these rules first; short rules stay as they are."""
+    names = [f"column_{k:02}" for k in range(12)]
+    table = {name: [f"a longer label {k % 3}" for k in range(9)] for name in names}
+    declared = "; ".join(
+        f'{name}: {{"a longer label 0", "a longer label 1", "a longer label 2"}}'
+        for name in names
+    )
+    long = (
+        f'implies({names[9]} == "a longer label 1", {names[11]} == "a longer label 2")'
+    )
+    found = check(
+        Rules(f"{declared}; x: int[0, 9]\n{long}\nx <= 7"), {**table, "x": range(9)}
+    )
+    lines = plain_text(check_text(found)).splitlines()
+    first = next(
+        k for k, line in enumerate(lines) if "breaks" in line and "row" in line.split()
+    )
+    assert {"column_09", "column_11", "x"} <= set(lines[first].split())
+    rows = lines[first + 1 : first + 5]
+    assert [line.split()[0] for line in rows] == ["2", "5", "8", "9"]
+    assert all(
+        "line 2: implies(column_09 ==" in line and "…" in line for line in rows[:3]
+    )
+    assert "x <= 7" in rows[3]
+    assert max(map(len, lines)) <= 120

@@ -29,7 +29,16 @@ from multiplexnet.tables.cells import EMPTY, cells_of
 from multiplexnet.tables.inference.profile import MOMENTS, ColumnProfile, floats_of
 from multiplexnet.tables.matching import is_named
 
-__all__ = ["ComparedColumn", "Floats", "Kind", "LeftOut", "SampledRows", "compared"]
+__all__ = [
+    "ComparedColumn",
+    "Floats",
+    "Kind",
+    "LeftOut",
+    "SampledRows",
+    "at_places",
+    "canonical",
+    "compared",
+]
 
 Kind = Literal["number", "date", "time", "truth", "label"]
 Floats = NDArray[np.float64]
@@ -54,12 +63,14 @@ class ComparedColumn:
         kind: what its values are.
         labels: of a column of labels, the most frequent first.
         variable: what the rules declare it as, if they do.
+        places: of numbers that are compared at so many decimal places; ``None``: as they are.
     """
 
     name: str
     kind: Kind
     labels: tuple[str, ...] = ()
     variable: Variable | None = None
+    places: int | None = None
 
     @property
     def is_ordered(self) -> bool:
@@ -139,6 +150,31 @@ def compared(
         for k in range(len(samples))
     ]
     return tables, left_out
+
+
+def canonical(column: ComparedColumn, cells: pl.Series) -> pl.Series:
+    """Cells in one form, so that the same values are equal whatever the table holds them as; null where empty.
+
+    Example:
+        >>> column = ComparedColumn("x", "number")
+        >>> canonical(column, pl.Series(["1.50", None])).to_list()
+        [1.5, None]
+    """
+    if column.kind == "label":
+        return _label_texts(column.variable, cells)
+    values = _numbers("number" if column.kind == "truth" else column.kind, cells)
+    if column.kind == "truth":  # that of the sample; other rows may have other numbers
+        values = np.where(np.isnan(values), _numbers("truth", cells), values)
+    if column.places is not None:
+        values = at_places(values, column.places)
+    return pl.Series(values + 0.0).fill_nan(None)
+
+
+def at_places(values: Floats, places: int) -> Floats:
+    """Rounded to so many decimal places; numbers that are too large to have them stay."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.round(values, places)
+    return np.where(np.isfinite(found), found, values)
 
 
 def _matrix(columns: Sequence[Floats], rows: int) -> Floats:
@@ -267,12 +303,7 @@ def _labelled(
     variable: Variable | None, cells: Sequence[pl.Series]
 ) -> tuple[tuple[str, ...], list[Floats]]:
     """All labels by how many cells have them, and the place of each cell's among them."""
-    declared: set[str] = set()
-    if variable is not None and isinstance(variable.domain, Category):
-        declared = set(variable.domain.labels)
-    texts = [own.cast(pl.String).str.strip_chars() for own in cells]
-    no_label = [word for word in EMPTY if word not in declared]
-    texts = [_without(own, no_label) for own in texts]
+    texts = [_label_texts(variable, own) for own in cells]
     counted = pl.concat(texts).drop_nulls().value_counts(name="rows")
     counted.columns = ["label", "rows"]
     ordered = counted.sort(["rows", "label"], descending=[True, False])
@@ -280,6 +311,15 @@ def _labelled(
     place = {label: float(k) for k, label in enumerate(labels)}
     codes = [_codes(own, place) for own in texts]
     return labels, codes
+
+
+def _label_texts(variable: Variable | None, cells: pl.Series) -> pl.Series:
+    """Labels without blanks around them; null where the cell is empty, or says so."""
+    declared: set[str] = set()
+    if variable is not None and isinstance(variable.domain, Category):
+        declared = set(variable.domain.labels)
+    no_label = [word for word in EMPTY if word not in declared]
+    return _without(cells.cast(pl.String).str.strip_chars(), no_label)
 
 
 def _without(text: pl.Series, words: Sequence[str]) -> pl.Series:

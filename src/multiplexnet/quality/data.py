@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from multiplexnet.quality.detection import Detection
+from multiplexnet.quality.nearness import Nearness
 from multiplexnet.quality.pairs import Pairs
 from multiplexnet.quality.usefulness import Usefulness
 from multiplexnet.reports.tables import check_json
@@ -57,7 +58,8 @@ def data_of(report: QualityReport) -> Json:
         ],
         "heaps": [asdict(own) for own in report.heaps],
         "boundaries": [asdict(own) for own in report.tight],
-        "nearness": None if report.nearness is None else asdict(report.nearness),
+        "copies": {**asdict(report.copies), "are_many": report.copies.are_many},
+        "nearness": _nearness(report.nearness),
         "seed": report.seed,
         "seconds": round(report.seconds, 3),
     }
@@ -70,7 +72,20 @@ def _violations(own: TableReport | None) -> Json | None:
 
 
 def _detection(own: Detection | None) -> Json | None:
-    return None if own is None else {"score": own.score, **asdict(own)}
+    if own is None:
+        return None
+    score = None if own.is_reversed else own.score
+    return {"score": score, "is_reversed": own.is_reversed, **asdict(own)}
+
+
+def _nearness(own: Nearness | None) -> Json | None:
+    """Without copies, which a sample does not show."""
+    if own is None:
+        return None
+    found = asdict(own)
+    for distances in ("made_to_learned", "made_to_others", "real_to_learned"):
+        del found[distances]["copies"]
+    return found
 
 
 def _usefulness(own: Usefulness | str) -> Json:
@@ -123,8 +138,10 @@ def lines_of(report: QualityReport) -> Iterator[str]:
     near = report.nearness
     if near is not None and report.holdout is not None:
         yield _line("nearer to learned rows", f"{near.share:.1%}", "50.0%")
-        copies = near.made_to_learned.copies, near.real_to_learned.copies
-        yield _line("copies of learned rows", f"{copies[0]:.1%}", f"{copies[1]:.1%}")
+    copied = report.copies
+    yield _line(
+        "copies of rows of the real table", f"{copied.made:.1%}", f"{copied.real:.1%}"
+    )
 
 
 def _line(title: str, made: str, real: str) -> str:
@@ -140,4 +157,4 @@ def _auc(own: Detection | None) -> str:
 
 
 def _score(own: Detection | None) -> str:
-    return "–" if own is None else f"{own.score:.3f}"
+    return "–" if own is None or own.is_reversed else f"{own.score:.3f}"

@@ -1,12 +1,14 @@
 r"""Can made rows be told from real ones? Boosted trees try, on rows that they have not seen.
 
 AUC is the chance that the trees find a made row more likely to be made than a real one: ½ if they cannot tell. The
-*score* is :math:`1 - (2 \max(\mathrm{AUC}, ½) - 1)`: 1 if they cannot tell, 0 if they always can.
+*score* is :math:`1 - (2 \max(\mathrm{AUC}, ½) - 1)`: 1 if they cannot tell, 0 if they always can. An AUC far below ½
+comes from rows that are in both tables: a row that was learned as real is judged as made.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ FOLDS = 3
 FEWEST = 50
 """Rows of each kind without which nothing is said: trees learn nothing from fewer."""
 LEAVES = 32
+LEAST_BELOW = 0.02
 SHUFFLED = 2_000
 """Judged rows that columns are shuffled in."""
 
@@ -63,6 +66,12 @@ class Detection:
     def score(self) -> float:
         """1 if made rows cannot be told from real ones, 0 if they always can."""
         return 1 - (2 * max(self.auc, 0.5) - 1)
+
+    @property
+    def is_reversed(self) -> bool:
+        """Whether AUC is farther below ½ than chance has it, so that the score says nothing."""
+        deviation = sqrt(1 / (6 * self.rows))
+        return self.auc < 0.5 - max(LEAST_BELOW, 3 * deviation)
 
 
 def detection(
@@ -149,7 +158,8 @@ def _alone(
     """AUC of one small tree that sees one column. Labels go by how frequent they are, which is all a tree can use."""
     with needing("sklearn", "a report of a made table", install("tables")):
         from sklearn.tree import DecisionTreeClassifier
-    column = values[:, None]
+    _, places = np.unique(values, return_inverse=True)  # the tree sees float32
+    column = places[:, None]
     tree = DecisionTreeClassifier(
         max_leaf_nodes=LEAVES, min_samples_leaf=10, random_state=seed
     ).fit(column[learned], is_made[learned])

@@ -14,10 +14,17 @@ from scipy.spatial.distance import cdist
 
 from multiplexnet.quality.columns import ComparedColumn, Floats, SampledRows
 
-__all__ = ["Distances", "Nearness", "nearest", "nearness", "placed"]
+__all__ = [
+    "Distances",
+    "Nearness",
+    "nearest",
+    "nearness",
+    "nearness_of_equal_samples",
+    "placed",
+]
 
 MOST = 2_000
-"""Rows of each table that are compared."""
+"""Rows whose nearest is looked for."""
 AT_ONCE = 250
 
 
@@ -45,7 +52,8 @@ class Nearness:
         made_to_others: to the nearest of as many that were not.
         real_to_learned: from real rows that were not learned from: what fresh rows would have.
         share: of made rows that are nearer to one that was learned from than to any other; ties count half. ½ is right.
-        rows: how many of each there were.
+        rows: how many made rows there were.
+        among: how many rows that were learned from, and how many others, the nearest were looked for among.
         histogram: shares of made rows, and of real ones, by distance to rows that were learned from.
         edges: of its bins.
     """
@@ -55,6 +63,7 @@ class Nearness:
     real_to_learned: Distances
     share: float
     rows: int
+    among: int
     histogram: tuple[tuple[float, ...], tuple[float, ...]]
     edges: tuple[float, ...]
 
@@ -62,22 +71,25 @@ class Nearness:
 def nearness(
     made: SampledRows, learned: SampledRows, others: SampledRows
 ) -> Nearness | None:
-    """Distances among as many rows of each; ``None``: there are none."""
-    count = min(len(made), len(learned), len(others), MOST)
-    if not count or not made.columns:
+    """Distances to all rows that were learned from and to all others, but as many of both; ``None``: there are none.
+
+    A made row that is nearly a copy of one of the rows that are not looked at is as near to both kinds.
+    """
+    among = min(len(learned), len(others))
+    count = min(len(made), MOST)
+    if not count or not among or not made.columns:
         return None
-    parts = placed(
-        [own.values[:count] for own in (made, learned, others)], made.columns
-    )
+    own = [made.values[:count], learned.values[:among], others.values[:among]]
+    parts = placed(own, made.columns)
     to_learned = nearest(parts[0], parts[1], made.columns)
     to_others = nearest(parts[0], parts[2], made.columns)
-    fresh = nearest(parts[2], parts[1], made.columns)
+    fresh = nearest(parts[2][:MOST], parts[1], made.columns)
     nearer = (to_learned < to_others).mean() + (to_learned == to_others).mean() / 2
     top = float(max(np.quantile(to_learned, 0.99), np.quantile(fresh, 0.99))) or 1.0
     edges = np.linspace(0, top, 31)
     shares = [
-        np.histogram(np.minimum(own, top), edges)[0] / count
-        for own in (to_learned, fresh)
+        np.histogram(np.minimum(found, top), edges)[0] / len(found)
+        for found in (to_learned, fresh)
     ]
     return Nearness(
         _distances(to_learned),
@@ -85,9 +97,22 @@ def nearness(
         _distances(fresh),
         float(nearer),
         count,
+        among,
         (tuple(shares[0].tolist()), tuple(shares[1].tolist())),
         tuple(edges.tolist()),
     )
+
+
+def nearness_of_equal_samples(
+    made: SampledRows, learned: SampledRows, others: SampledRows
+) -> Nearness | None:
+    """Distances among as many rows of each, at most 2,000: what ``benchmarks/made_tables.py`` compares methods by.
+
+    Copies show in it as far as their originals are among these rows, so it compares tables with each other, and does
+    not say how many copies there are.
+    """
+    count = np.arange(min(len(made), len(learned), len(others), MOST))
+    return nearness(made.take(count), learned.take(count), others.take(count))
 
 
 def _distances(found: Floats) -> Distances:

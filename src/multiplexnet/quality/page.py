@@ -12,9 +12,9 @@ import numpy as np
 
 from multiplexnet.compiler.explanation.words import readable_number
 from multiplexnet.language.text import domain_text
-from multiplexnet.quality.detection import FEWEST
+from multiplexnet.quality.detection import FEWEST, Detection
 from multiplexnet.quality.heaps import Heap
-from multiplexnet.quality.nearness import Distances
+from multiplexnet.quality.nearness import Distances, Nearness
 from multiplexnet.quality.pairs import Pairs
 from multiplexnet.quality.pictures import column_picture, is_steep, matrix, steps
 from multiplexnet.quality.trees import MOST_LABELS
@@ -165,9 +165,11 @@ def _cards(report: QualityReport) -> str:
     apart = report.detection.real
     if told is not None and apart is not None:
         beside = f"real beside real: {apart.score:.2f}"
-        cards.append(
-            _card("Detection score (1: cannot tell)", f"{told.score:.2f}", "", beside)
-        )
+        score, tone = f"{told.score:.2f}", ""
+        if told.is_reversed:
+            score, tone = "none", "bad"
+            beside = f"AUC {told.auc:.2f}: the same rows are in both tables"
+        cards.append(_card("Detection score (1: cannot tell)", score, tone, beside))
     useful = report.usefulness
     if isinstance(useful, Usefulness):
         name = "auc" if useful.task == "class" else "r2"
@@ -186,6 +188,16 @@ def _cards(report: QualityReport) -> str:
                 "Dependence in common (weighted NMI)", f"{one.weighted:.2f}", "", beside
             )
         )
+    own_copies = report.copies
+    usual = "held-out rows" if report.holdout is not None else "real rows there twice"
+    cards.append(
+        _card(
+            "Copies of real rows",
+            f"{own_copies.made:.1%}",
+            "bad" if own_copies.are_many else "",
+            f"{usual}: {own_copies.real:.1%}",
+        )
+    )
     near = report.nearness
     if near is not None and report.holdout is not None:
         cards.append(
@@ -285,12 +297,12 @@ def _detection(report: QualityReport) -> str:
         f"<p>Boosted trees (100, depth 6, rate 0.3) learn from two thirds of {told.rows:,} made and "
         f"{told.rows:,} real rows "
         f"and judge the others, three times.{flatters} AUC is ½ and the score 1 − (2·max(AUC, ½) − 1) is 1 if they "
-        "cannot tell.</p>"
+        "cannot tell. An AUC far below ½ has no score: the same rows are in both tables.</p>"
     )
     rows: list[list[Cell]] = [
-        [_text("made beside real"), _number(told.auc), _number(told.score)],
+        [_text("made beside real"), _number(told.auc), _score(told)],
         [_text(f"real beside real ({HALVES if report.holdout is None else 'learned from, held out'})"),
-         _number(apart.auc), _number(apart.score)],
+         _number(apart.auc), _score(apart)],
     ]  # fmt: skip
     given = [
         [_text(own.name), _with_minus(f"{own.fall:+.3f}"), f"{own.alone:.3f}"]
@@ -305,6 +317,10 @@ def _detection(report: QualityReport) -> str:
         "sees this column alone (½: its distribution gives nothing away).</p>"
         + _table([_text("column"), "AUC falls by", "AUC alone"], given)
     )
+
+
+def _score(own: Detection) -> str:
+    return _number(None if own.is_reversed else own.score)
 
 
 # --- usefulness -------------------------------------------------------------------------------------------------------
@@ -471,18 +487,22 @@ def _heap_table(heaps: Sequence[Heap], what: str, where: str, nothing: str) -> s
 
 def _nearness(report: QualityReport) -> str:
     near = report.nearness
-    head = "<h2>Nearest rows: are made rows copies?</h2>"
+    head = "<h2>Are made rows copies?</h2>" + _copies(report)
+    head += "<h3>Nearest rows</h3>"
     if near is None:
         return f"{head}<p>There are too few rows: nothing is said.</p>"
     if report.holdout is None:
-        caution = " <b>No rows were held out: both halves were learned from, so these figures cannot show copying.</b>"
+        caution = (
+            "<b>No rows were held out: both halves were learned from, so these figures cannot show rows that are "
+            "nearly copies.</b>"
+        )
     else:
-        caution = ""
+        caution = _unseen(near, report.data.rows)
     text = (
-        f"<p>Distances among {near.rows:,} rows of each kind: the sum over columns of how far apart two values "
-        "stand among all "
+        f"<p>Distances from {near.rows:,} made rows to the nearest of {near.among:,} rows that were learned from and "
+        f"of {near.among:,} others: the sum over columns of how far apart two values stand among all "
         "values (0 to 1), and 1 for labels that differ. A model that copies is nearer to rows that it learned from "
-        f"than to others; one that does not is as near to both.{caution}</p>"
+        f"than to others; one that does not is as near to both. {caution}</p>"
     )
     learned = "the first half"
     others = "the second half"
@@ -495,8 +515,7 @@ def _nearness(report: QualityReport) -> str:
         _distance(f"{others} to {learned}: what fresh rows have", near.real_to_learned),
     ]
     table = _table(
-        [_text(""), "median", "lowest\N{NO-BREAK SPACE}5\N{NO-BREAK SPACE}%", "copies"],
-        rows,
+        [_text(""), "median", "lowest\N{NO-BREAK SPACE}5\N{NO-BREAK SPACE}%"], rows
     )
     share = f"<p><b>{near.share:.1%}</b> of the made rows are nearer to {learned} than to {others}; ½ is right.</p>"
     picture = steps(near.edges, near.histogram[1], near.histogram[0])
@@ -512,8 +531,46 @@ def _distance(title: str, own: Distances) -> list[Cell]:
         _text(title),
         _number(own.median),
         _number(own.low),
-        _share(own.copies),
     ]
+
+
+def _copies(report: QualityReport) -> str:
+    own = report.copies
+    rows: list[list[Cell]] = [
+        [
+            _text("made rows"),
+            f"{own.made_rows:,}",
+            ("bad" if own.are_many else "good", _share(own.made)),
+        ]
+    ]
+    if report.holdout is not None:
+        rows.append([_text("held-out rows"), f"{own.real_rows:,}", _share(own.real)])
+        usual = "Held-out rows are no copies: what they have is chance, or a table that repeats itself."
+    else:
+        rows.append(
+            [
+                _text("real rows that are there twice"),
+                f"{own.real_rows:,}",
+                _share(own.real),
+            ]
+        )
+        usual = "Real rows that are there twice are a table that repeats itself."
+    return (
+        f"<p>Rows that are in the real table, cell by cell, in all columns that are compared: looked for among all "
+        f"{own.learned_rows:,} rows of it. {usual}</p>"
+        + _table([_text(""), "rows", "in the real table"], rows)
+    )
+
+
+def _unseen(near: Nearness, learned: int) -> str:
+    """What so many rows cannot show."""
+    if near.among >= learned:
+        return ""
+    return (
+        f"<b>A row that is nearly a copy of one of the other {learned - near.among:,} rows of the real table does not "
+        "show here</b>: as many rows of both kinds are compared, at most those of --rows and as many as were held "
+        "out. Copies are looked for among all."
+    )
 
 
 # --- foot -------------------------------------------------------------------------------------------------------------

@@ -15,11 +15,13 @@ import numpy as np
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Specification
 from multiplexnet.quality.columns import LeftOut, SampledRows, compared
+from multiplexnet.quality.copies import Copies, copies
 from multiplexnet.quality.detection import Detection, detection
 from multiplexnet.quality.heaps import Heap, heaps, tight
 from multiplexnet.quality.marginals import ColumnFigure, column_figures, marks_of
 from multiplexnet.quality.nearness import Nearness, nearness
 from multiplexnet.quality.pairs import Pairs, pairs
+from multiplexnet.quality.places import at_places_of
 from multiplexnet.quality.sampling import Sample, opened, sample
 from multiplexnet.quality.usefulness import Usefulness, target_of, usefulness
 from multiplexnet.rules import Rules, rules_of
@@ -30,7 +32,7 @@ __all__ = ["Beside", "QualityReport", "Tell", "report"]
 
 ROWS = 10_000
 """Rows of a table that figures are taken from; violations are counted in all."""
-STEPS = 8
+STEPS = 9
 
 Tell = Callable[[str, int, int], None]
 """Is told what is being done, how many steps are done and how many there are."""
@@ -69,6 +71,7 @@ class QualityReport:
         heaps: shares of rows on single values.
         tight: shares of rows on the boundaries of rules.
         nearness: to rows that were learned from.
+        copies: made rows that are in the real table, looked for among all rows.
         seed: of everything that was drawn.
         seconds: the time it took.
     """
@@ -87,6 +90,7 @@ class QualityReport:
     heaps: tuple[Heap, ...]
     tight: tuple[Heap, ...]
     nearness: Nearness | None
+    copies: Copies
     seed: int
     seconds: float
 
@@ -177,14 +181,19 @@ def report(
             f"{drawn.learned.title} and {drawn.made.title} have no column in common that can be compared: "
             + "; ".join(f"{own.name}: {own.reason}" for own in left_out[:5])
         )
-    found = _measured(specification, drawn, parts, target, seed, steps)
+    parts = at_places_of(parts[1], parts)
+    with steps("looking for copies"):
+        every = [opened(own, title) for title, own in tables.items()]
+        held = every[2] if holdout is not None else None
+        copied = copies(every[1], every[0], held, parts[0].columns)
+    found = _measured(specification, drawn, parts, target, copied, seed, steps)
     notes = _notes(checked, drawn, holdout is not None, obeying, rows, left_out)
     return replace(
         found,
         data=checked[0],
         made=checked[1],
         holdout=checked[2] if holdout is not None else None,
-        notes=notes,
+        notes=(*_warnings(found, holdout is not None), *notes, *_cut(parts[0])),
         left_out=tuple(left_out),
         seconds=perf_counter() - start,
     )
@@ -265,6 +274,7 @@ def _measured(
     drawn: _Comparison,
     parts: list[SampledRows],
     target: str | None,
+    copied: Copies,
     seed: int,
     steps: _Steps,
 ) -> QualityReport:
@@ -287,7 +297,7 @@ def _measured(
         columns = column_figures(made, learned, others, marks)
         values = heaps(made, learned, others, marks)
         boundaries = tight(specification, drawn.made, drawn.learned, drawn.others)
-    with steps("looking for copies"):
+    with steps("looking for the nearest rows"):
         near = nearness(made, learned, others)
     nothing = check_table(Specification((), ()), opened({"": [0]}, ""))
     return QualityReport(
@@ -305,9 +315,43 @@ def _measured(
         heaps=values,
         tight=boundaries,
         nearness=near,
+        copies=copied,
         seed=seed,
         seconds=0.0,
     )
+
+
+def _warnings(found: QualityReport, has_holdout: bool) -> Iterator[str]:
+    """What has to be known before any figure."""
+    own = found.copies
+    if own.are_many:
+        usual = (
+            "of the held-out rows are"
+            if has_holdout
+            else "of its own rows are there twice"
+        )
+        yield (
+            f"COPIES: {own.made:.1%} of the made rows are in the real table, cell by cell, in all columns that are "
+            f"compared; {own.real:.1%} {usual}. Other figures flatter such a table."
+        )
+    told = found.detection.made
+    if told is not None and told.is_reversed:
+        yield (
+            f"Detection has no score: AUC is {told.auc:.3f}, far below ½. That happens where the same rows are in both "
+            "tables: trees that learned a row as real judge it as made."
+        )
+
+
+def _cut(rows: SampledRows) -> Iterator[str]:
+    """Which columns are compared with fewer places than they have."""
+    cut = [own for own in rows.columns if own.places is not None]
+    if cut:
+        named = ", ".join(f"{own.name} ({own.places})" for own in cut[:8])
+        more = f", and {len(cut) - 8} more" if len(cut) > 8 else ""
+        yield (
+            "Numbers are compared at the decimal places that the made table has, where real ones have more and the "
+            f"difference is tiny: {named}{more}."
+        )
 
 
 def _notes(
@@ -322,14 +366,14 @@ def _notes(
     if not has_holdout:
         notes.append(
             "No held-out table was given: the real table is split into halves, and rows that the made ones were "
-            "learned from are in both. That flatters detection, and says nothing about copies. Keep rows apart "
-            "before you fit, and give them as --holdout (holdout=…)."
+            "learned from are in both. That flatters detection, and says nothing about rows that are nearly copies. "
+            "Keep rows apart before you fit, and give them as --holdout (holdout=…)."
         )
     for own in (drawn.learned, drawn.made, drawn.others):
         limit = rows if has_holdout or own is drawn.made else 2 * rows
         note = (
             f"{own.title} has {own.rows:,} rows: figures are taken from {limit:,} of them, drawn evenly (--rows); "
-            "violations are counted in all."
+            "violations and copies are counted in all."
         )
         if own.rows > limit and note not in notes:
             notes.append(note)

@@ -12,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from multiplexnet.compiler.explanation.words import counted, readable_number
+from multiplexnet.language.formula import variables
 from multiplexnet.language.text import domain_text, number_text
-from multiplexnet.reports.printing import plain_table, row_cells
+from multiplexnet.reports.printing import PLAIN_WIDTH, plain_table, row_cells
 
 if TYPE_CHECKING:
     from multiplexnet.tables.report import RowReport, TableReport
@@ -24,6 +25,8 @@ LISTED = 12
 """Names in a line; others are counted."""
 LONGEST = 40
 """Characters of a cell that are shown."""
+GAP = 2
+"""Blanks between the columns of a table."""
 HINTS = (
     (
         "not a number",
@@ -246,17 +249,56 @@ def _cell_table(report: TableReport) -> Table:
 
 
 def _row_table(report: TableReport) -> Table:
-    names = list(report.shown[0].values)
-    shown = names[:LISTED]
+    broken = [_broken(report, row) for row in report.shown]
+    places = [_place(report, row.row) or "" for row in report.shown]
+    shown = _columns_shown(report, _width(broken) + _width(places))
     table = plain_table(
         ("row", True), ("breaks", False), *((name, True) for name in shown)
     )
-    for row in report.shown:
+    for row, place, what in zip(report.shown, places, broken, strict=True):
         values = [_shortened(row.values[name] or "") for name in shown]
-        table.add_row(
-            *row_cells(_place(report, row.row), "; ".join(row.breaks), *values)
-        )
+        table.add_row(*row_cells(place, what, *values))
     return table
+
+
+def _broken(report: TableReport, row: RowReport) -> str:
+    """What a row breaks, one a line; long rules by the line that they stand in."""
+    lines = {own.rule.text: own.rule.line for own in report.rules}
+    return "\n".join(_brief(text, lines.get(text)) for text in row.breaks)
+
+
+def _brief(text: str, line: int | None) -> str:
+    if len(text) <= LONGEST:
+        return text
+    return _shortened(text if line is None else f"line {line}: {text}")
+
+
+def _columns_shown(report: TableReport, taken: int) -> list[str]:
+    """Columns that fit into a line beside what takes so much of it, those of broken rules first, in their order."""
+    names = list(report.shown[0].values)
+    texts = {text for row in report.shown for text in row.breaks}
+    named = {
+        v.name
+        for r in report.rules
+        if r.rule.text in texts
+        for v in variables(r.rule.formula)
+    }
+    named |= {d.variable.name for d in report.domains if d.violations}
+    named |= {c.variable.name for c in report.cells}
+    found: list[str] = []
+    for name in sorted(names, key=lambda name: name not in named)[:LISTED]:
+        cells = [_shortened(row.values[name] or "") for row in report.shown]
+        taken += _width([name, *cells])
+        if taken > PLAIN_WIDTH and found:
+            break
+        found.append(name)
+    return [name for name in names if name in found]
+
+
+def _width(cells: Sequence[str]) -> int:
+    return (
+        max(len(line) for cell in cells for line in (cell.splitlines() or [""])) + GAP
+    )
 
 
 def _more(report: TableReport) -> Text:

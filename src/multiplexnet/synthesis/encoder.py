@@ -261,14 +261,15 @@ class Encoder:
         """Any numbers as rows that obey.
 
         Args:
-            codes: a table with the encoded columns, numbers of any size; labels and truth values may stand as
-                themselves: where the rules do not leave one, the most frequent that they leave takes its place.
+            codes: a table with the encoded columns, or an array of them in their order, numbers of any size; labels
+                and truth values may stand as themselves: where the rules do not leave one, the most frequent that
+                they leave takes its place.
 
         Raises:
             TableError: a column is not there, or holds something else.
             RecordError: the model was read from a file, and what it leaves breaks the rules in the file.
         """
-        _, frame = frame_of(codes)
+        _, frame = frame_of(codes, self.columns)
         own = {column: self._codes(frame, column) for column in self._allowed.columns}
         parts = []
         for first in range(0, frame.height, ROWS):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +87,9 @@ def grown(
     sizes = [0]
     for seed in range(trees):
         model = kind(min_samples_leaf=rows, max_features=None, random_state=seed)
-        tree = model.fit(asked, targets).tree_
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The number of unique classes")  # labels
+            tree = model.fit(asked, targets).tree_
         before = np.array([0, 0, sizes[-1], sizes[-1]])
         nodes.append(_nodes(tree) + before[:, None])
         ends.append(tree.apply(asked) + sizes[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +30,8 @@ def in_place_of(
     draft = own.with_name(f".{own.name}.part")
     try:
         try:
-            yield draft
+            with _named(path, draft):
+                yield draft
         except BaseException:
             if is_kept():
                 os.replace(draft, own)
@@ -37,3 +39,18 @@ def in_place_of(
         os.replace(draft, own)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path, draft: Path) -> Iterator[None]:
+    """What the system says of the draft, said of the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and Path(error.filename) == draft:
+            error.filename = str(path)
+            if error.errno == errno.ENOENT:
+                error.strerror = (
+                    f"{error.strerror}: make the folder {path.parent} first"
+                )
+        raise

@@ -175,15 +175,43 @@ def write(path: Path, text: str) -> None:
 
 
 def refuse_overwriting(
-    tables: Sequence[str | None], written: Sequence[Path | None]
+    written: Sequence[Path | None],
+    *,
+    tables: Sequence[str | None] = (),
+    rules: Path | None = None,
+    model: Path | None = None,
 ) -> None:
-    """Raises ``BadInput`` if a table that is read would be written."""
-    read = [Path(table) for table in tables if table is not None]
+    """Raises ``BadInput`` if a file that is read would be written, one file twice, or a file called ``-``.
+
+    Args:
+        written: the files that a command writes.
+        tables: files that it reads, and patterns of them.
+        rules: the rules that it reads.
+        model: the model that it reads.
+    """
+    from multiplexnet.tables.sources.files import files_named
+
+    named = files_named(table for table in tables if table is not None)
+    taken = [(own, "is a table that is read") for own in named]
+    if rules is not None:
+        taken.append((rules, "holds the rules that are read"))
+    if model is not None:
+        taken.append((model, "is the model that is read"))
     for path in written:
-        if path is None or not path.exists():
+        if path is None or (path.exists() and not path.is_file()):
             continue
-        if any(own.exists() and own.samefile(path) for own in read):
-            raise BadInput(f"{path} is a table that is read: write to another file")
+        if str(path) == "-":
+            raise BadInput("-: nothing is written to standard output, so name a file")
+        for other, what in taken:
+            if _is_same(path, other):
+                raise BadInput(f"{path} {what}: write to another file")
+        taken.append((path, "would be written twice"))
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    if path.exists() and other.exists():
+        return path.samefile(other)
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
@@ -261,6 +289,7 @@ def check(
         from multiplexnet.reports.tables import check_json, check_text
         from multiplexnet.tables.check import CheckOptions, check_table
 
+        refuse_overwriting([output, plot], rules=file)  # tables: check_table does it
         specification: Specification = loaded(file).specification
         tables, rows = tables_named(table, delimiter, name)
         with _progress(rows) as update:
@@ -385,6 +414,7 @@ def explain(
     with answering(as_json):
         from multiplexnet.reports.text import explain_json, explain_text
 
+        refuse_overwriting([plot], rules=file)
         point = dict(_assignment(text) for text in at or ())
         options = {} if max_terms is None else {"max_terms": max_terms}
         rules = loaded(file)

@@ -81,7 +81,13 @@ def report(
             raise BadInput(
                 f"{output}: the page is written to a file that ends in .html"
             )
-        refuse_overwriting([data, made, holdout], [output, json_file])
+        refuse_overwriting(
+            [output, json_file], tables=[data, made, holdout], rules=rules
+        )
+        if json_file is not None and json_file.suffix.lower() != ".json":
+            raise BadInput(
+                f"{json_file}: figures are written to a file that ends in .json"
+            )
         with _steps() as told:
             found = quality(
                 loaded(rules),

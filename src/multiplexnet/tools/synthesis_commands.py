@@ -107,7 +107,7 @@ def fit(
 ) -> None:
     """Learn the rows of TABLE under rules: every row that the model makes obeys them, exactly."""
     with answering(as_json), _telling():
-        refuse_overwriting(table, [output])
+        refuse_overwriting([output], tables=table, rules=rules)
         from multiplexnet.synthesis.synthesizer import Synthesizer
         from multiplexnet.synthesis.together import launched
 
@@ -304,7 +304,7 @@ def sample(
             raise BadInput("give either how many rows, -n 1000, or --given TABLE")
         if fill and given is None:
             raise BadInput("--fill is for the empty cells of --given TABLE: give it")
-        refuse_overwriting([given], [output])
+        refuse_overwriting([output], tables=[given], model=model)
         from multiplexnet.synthesis.synthesizer import Synthesizer
 
         try:

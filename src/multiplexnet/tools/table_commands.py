@@ -17,6 +17,7 @@ from multiplexnet.tools.cli import (
     answering,
     app,
     loaded,
+    refuse_overwriting,
     tables_named,
     write,
 )
@@ -64,6 +65,7 @@ def infer(
             raise BadInput(
                 f"{output} is there already: write to another file, or replace it with --force"
             )
+        refuse_overwriting([output], tables=table)
         tables, _ = tables_named(table, delimiter)
         found = inferred(tables, support=support)
         if output is not None:
@@ -100,6 +102,7 @@ def sql(
     with answering(as_json):
         from multiplexnet.tables.sql import sql_of
 
+        refuse_overwriting([output], rules=file)
         found = sql_of(loaded(file).specification, table, dialect)
         if output is not None:
             write(output, str(found))

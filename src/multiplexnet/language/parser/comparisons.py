@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -213,6 +214,16 @@ def _moment(number: Number) -> str | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
+LISTED = 12
+"""Labels that a message names; others are counted."""
+
+
+def _listed(labels: Sequence[str]) -> str:
+    shown = ", ".join(f'"{label}"' for label in labels[:LISTED])
+    left = len(labels) - LISTED
+    return f"{shown} and {left:,} more" if left > 0 else shown
+
+
 def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
     match left, right:
         case (Choice() | Label(), Choice() | Label()) if relation != "==":
@@ -222,9 +233,8 @@ def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
             Choice(variable, labels),
         ):
             if text not in labels:
-                listed = ", ".join(f'"{label}"' for label in labels)
                 raise Refusal(
-                    f'`{variable.name}` has no label "{text}"{did_you_mean(text, labels)}: it has {listed}'
+                    f'`{variable.name}` has no label "{text}"{did_you_mean(text, labels)}: it has {_listed(labels)}'
                 )
             return Atom(Linear.of(variable) - labels.index(text), "==")
         case Label(a), Label(b):

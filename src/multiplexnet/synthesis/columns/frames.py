@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -16,9 +17,9 @@ SHOWN = 5
 """Columns that a message names."""
 
 
-def frame_of(data: Any) -> tuple[Table, pl.DataFrame]:
-    """All rows of a table, under the names of its columns, and the table."""
-    tables = tables_of(data, [])
+def frame_of(data: Any, columns: Sequence[str] = ()) -> tuple[Table, pl.DataFrame]:
+    """All rows of a table, under the names of its columns, and the table; ``columns`` are those of an array."""
+    tables = tables_of(data, columns)
     first = tables[0]
     parts = []
     for table in tables:

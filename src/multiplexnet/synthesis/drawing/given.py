@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -20,6 +21,7 @@ from multiplexnet.language.formula import (
     variables,
 )
 from multiplexnet.language.parser.values import did_you_mean
+from multiplexnet.language.text import value_text
 from multiplexnet.synthesis.allowed import allowed_by
 from multiplexnet.synthesis.columns.reading import cells_in
 from multiplexnet.synthesis.columns.schema import Field, Schema
@@ -166,7 +168,9 @@ def had(field: Field) -> str:
     if field.kind in ("int", "float", "decimal"):
         step = f" in steps of {float(field.step):g}" if field.step != 1 else ""
         return f"{float(low * field.step):g} to {float(high * field.step):g}{step}"
-    return f"a {field.kind}" if field.kind != "bool" else "true or false"
+    if field.kind == "bool":
+        return "true or false"
+    return " to ".join(value_text(field.variable, Fraction(end)) for end in (low, high))
 
 
 # --- what is left of them -------------------------------------------------------------------------------------------

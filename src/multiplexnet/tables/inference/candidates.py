@@ -205,6 +205,11 @@ def _relations(columns: Sequence[Values]) -> Iterator[tuple[frozenset[str], str]
             0, len(table) - 1, min(len(table), 4 * len(columns) + PROBE)
         ).astype(int)
     ]
+    varies = rows.min(axis=0) < rows.max(axis=0)  # rare values may be in none of them
+    if varies.sum() < 2:
+        return
+    rows = rows[:, varies]
+    columns = [c for c, there in zip(columns, varies, strict=True) if there]
     scale = np.abs(rows).max(axis=0)
     stacked = np.column_stack([rows / scale, np.ones(len(rows))])
     _, values, vectors = np.linalg.svd(stacked, full_matrices=True)

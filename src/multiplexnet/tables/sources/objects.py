@@ -94,6 +94,11 @@ def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Seri
     if array.dtype.names is not None:
         names = list(array.dtype.names)
         return names, [_series(name, array[name]) for name in names]
+    if not columns:
+        raise TableError(
+            f"an array of shape {array.shape} has no names of columns: give a table that has them, as "
+            "polars.DataFrame(array, schema=[…]) makes one"
+        )
     if array.ndim != 2 or array.shape[1] != len(columns):
         raise TableError(
             f"an array of shape {array.shape}: expected is shape (N, {len(columns)}), "
