@@ -222,3 +222,92 @@ def test_a_document_of_no_sensible_size_is_refused_at_once(tmp_path: Path) -> No
     with pytest.raises(RecordError, match="longer than it can be, 33,554,432 bytes"):
         mx.Synthesizer.load(path)
     assert perf_counter() - begun < 1
+
+
+# --- rules as they are shown ------------------------------------------------------------------------------------------
+
+
+SAID = "the text of the rules in the file does not say what the rules do"
+
+
+def with_text(old: str, new: str) -> Callable[[Any], None]:
+    """Other rules for those who read them; what the model is held to stays."""
+
+    def change(document: Any) -> None:
+        own = document["declared"]
+        own["text"] = own["text"].replace(old, new)
+        for rule in own["rules"]:
+            rule[0] = rule[0].replace(old, new)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("high <= 50", "high <= 9"), ("int[0, 99]", "int[0, 50]"), ("low <= high;", ""), ("low <= high", "low > < high")],
+)  # fmt: skip
+def test_rules_that_are_shown_are_those_that_rows_obey(
+    old: str, new: str, forge: Forge, tmp_path: Path
+) -> None:
+    path = forge(with_text(old, new))
+    forged = mx.Synthesizer.load(path)
+    is_read = "> <" not in new
+    said = [own for own in forged.notes if own.startswith(SAID)]
+    assert len(said) == is_read
+    assert str(forged.rules).splitlines() == [
+        "low: int[0, 99]",
+        "high: int[0, 99]",
+        'kind: {"a", "b"}',
+        "low <= high",
+        'kind != "a" or high <= 50',
+    ]
+    made = forged.sample(300)
+    assert mx.check(str(forged.rules), made).all_obey
+    assert made["high"].max() > 50
+    forged.save(tmp_path / "again.mx")
+    again = mx.Synthesizer.load(tmp_path / "again.mx")
+    assert again.notes == forged.notes
+    assert str(again.rules) == str(forged.rules)
+    assert again.sample(300).equals(made)
+
+
+def test_texts_of_single_rules_are_those_that_rows_obey(forge: Forge) -> None:
+    def change(document: Any) -> None:
+        document["declared"]["rules"][0][0] = "low == high"
+
+    forged = mx.Synthesizer.load(forge(change))
+    assert forged.notes[-1].startswith(SAID)
+    report = mx.check(forged.rules, {"low": [3], "high": [2], "kind": ["a"]})
+    assert report.counts["low <= high"] == 1
+
+
+SMT = "(declare-const a Real)(declare-const b Real)(assert (<= 0 a b))"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        mx.Rules(f"# as it was written\n\n{RULES}"),
+        mx.Rules(["a: real?; b: real", "a <= b", "b > 0; implies(a is missing, b < 50)"]),
+        mx.Rules.from_ordering("ordering a b\nb - a >= 0"),
+        mx.Rules.from_arrays([[1, -1]], [0], names=["a", "b"]),
+        mx.Rules.from_smtlib(SMT),
+    ],
+    ids=["text", "list", "ordering", "arrays", "smtlib"],
+)  # fmt: skip
+def test_rules_of_models_that_nobody_changed_are_shown_as_they_were_written(
+    rules: mx.Rules, tmp_path: Path
+) -> None:
+    rows = table().with_columns(a="low", b=pl.col("high") + 1, more="low")
+    names = [v.name for v in rules.outputs if v.name in rows.columns]
+    rows = rows.select([*names, "more"])
+    mx.Synthesizer(rules).fit(rows, minutes=0).save(tmp_path / "m.mx")
+    loaded = mx.Synthesizer.load(tmp_path / "m.mx")
+    assert not any(own.startswith(SAID) for own in loaded.notes)
+    again = loaded.rules
+    if rules.specification.text in ("", SMT):
+        assert str(again).startswith("a: real\nb: real\nmore: real\na ")
+        return
+    assert str(again) == str(rules)
+    texts = [own.text for own in rules.specification.rules]
+    assert [own.text for own in again.specification.rules] == texts

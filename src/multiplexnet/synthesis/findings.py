@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from multiplexnet.errors import ContradictionError, MultiplexError
 from multiplexnet.language.formula import Category, Variable
@@ -19,12 +21,16 @@ from multiplexnet.tables.report import TableReport
 __all__ = [
     "broken",
     "fixed",
+    "lost_by_rounding",
+    "moved",
     "refuse_contradictions",
     "shortened",
     "too_dense",
     "unmet",
     "unread",
 ]
+
+Bools = NDArray[np.bool_]
 
 SHOWN = 5
 QUOTED = r"""'[^']*'|"[^"]*\""""
@@ -78,6 +84,24 @@ def _outside(variable: Variable) -> str:
     size = variable.unit.size
     between = f", or between its steps of {float(size):g}," if size != 1 else ""
     return f"`{variable.name}` is outside its range{between}"
+
+
+def lost_by_rounding(lost: Bools) -> str:
+    """What is said of rows that obey, and not when their numbers are rounded."""
+    return (
+        f"{int(lost.sum()):,} of {len(lost):,} rows, first row {int(lost.argmax()) + 1}, obey the rules, and no longer "
+        "when their numbers are rounded as they are learned; numbers with fewer digits, or columns without the largest "
+        "numbers, are rounded less"
+    )
+
+
+def moved(count: int) -> Iterator[str]:
+    """What is said of rows that were rounded otherwise than to the nearest steps."""
+    if count:
+        yield (
+            f"in {count:,} rows numbers are rounded to the second nearest step, which obeys the rules: the nearest one "
+            "does not"
+        )
 
 
 def unmet(report: TableReport) -> list[str]:

@@ -47,6 +47,7 @@ from multiplexnet.synthesis.columns.types import type_from, type_record
 from multiplexnet.synthesis.growing import Branches
 from multiplexnet.synthesis.leaves import LeafCounts, Leaves, Worth
 from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.texts import with_true_texts
 from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["load", "save"]
@@ -184,8 +185,10 @@ def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
             known = (WITH_OUTER, FORMAT, OF_ONE_TREE, WITHOUT_TREES)
             if document["format"] not in known:
                 raise ValueError(f"its format is {str(document['format'])[:60]!r}")
-            schema = _schema(document)
-            return schema, _model(file, document, schema), document["further"]
+            schema, said = _schema(document)
+            further = document["further"]
+            further = {**further, "notes": [*list_from(further["notes"]), *said]}
+            return schema, _model(file, document, schema), further
 
 
 @contextmanager
@@ -249,8 +252,9 @@ def _array(
     return np.asarray(found)
 
 
-def _schema(document: Record) -> Schema:
-    declared = specification_from(document["declared"])
+def _schema(document: Record) -> tuple[Schema, tuple[str, ...]]:
+    recorded = specification_from(document["declared"])
+    declared, said = with_true_texts(recorded)
     own = variables_from(document["variables"])
     fields: list[Field] = []
     types = _types(document)
@@ -282,7 +286,7 @@ def _schema(document: Record) -> Schema:
     schema = Schema(tuple(fields), declared, others, names)
     if schema.specification.variables != own:
         raise ValueError("columns that do not fit together")
-    return schema
+    return schema, said
 
 
 def _types(document: Record) -> list[pl.DataType | None]:

@@ -27,6 +27,7 @@ from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
     DenseRulesError,
+    GridError,
     StuckRowsError,
     TableError,
 )
@@ -41,6 +42,7 @@ from multiplexnet.synthesis.columns.frames import (
     refuse_lacking,
 )
 from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
+from multiplexnet.synthesis.columns.rounding import CheckedTable, checked
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.columns.types import pandas_frame, pandas_types
 from multiplexnet.synthesis.columns.whole import refuse_curves
@@ -53,6 +55,8 @@ from multiplexnet.synthesis.encoder import Encoder
 from multiplexnet.synthesis.findings import (
     broken,
     fixed,
+    lost_by_rounding,
+    moved,
     refuse_contradictions,
     shortened,
     too_dense,
@@ -72,8 +76,8 @@ from multiplexnet.synthesis.training import (
     data_of,
     trained,
 )
-from multiplexnet.tables.check import check
 from multiplexnet.tables.report import TableReport
+from multiplexnet.tables.sources.table import Table
 
 __all__ = ["Synthesizer", "Violations"]
 
@@ -166,14 +170,14 @@ class Synthesizer:
         begun = monotonic()
         opened, frame = frame_of(table)
         refuse_empty(opened, frame)
-        found = schema_of(self.rules.specification, opened, frame)
-        self.report = check(self.rules, found.exact)
-        obeys = found.readable & np.asarray(self.report.obeys)
-        self._tell(self.report, list(unread(self.report, found)), obeys, violations)
-        found = cut(found, found.movable if violations == "repair" else obeys)
-        allowed = _compiled(found.schema.specification, found.values[obeys])
+        own, found, allowed = self._understood(opened, frame, violations)
+        obeys = own.obeys
         values = self._rows(found, obeys, allowed, violations)
-        facts = (*found.blanks, *fixed(found.schema, allowed, values))
+        facts = (
+            *found.blanks,
+            *moved(own.moved),
+            *fixed(found.schema, allowed, values),
+        )
         warned = (*found.notes, *too_dense(found.schema, allowed))
         if note is None:
             for text in shortened(warned):
@@ -182,8 +186,8 @@ class Synthesizer:
             for text in shortened((*warned, *facts)):
                 note(text)
         if checkpoint is not None:
-            own = begun_with(values, allowed, int(seed), tried)
-            self._checkpoint = file_of(Path(checkpoint), own)
+            fit = begun_with(values, allowed, int(seed), tried)
+            self._checkpoint = file_of(Path(checkpoint), fit)
         model, score = trained(
             values,
             allowed,
@@ -208,14 +212,35 @@ class Synthesizer:
         )
         return self
 
-    def _tell(
-        self,
-        report: TableReport,
-        strange: Sequence[str],
-        obeys: Bools,
-        violations: Violations,
-    ) -> None:
-        count = int((~obeys).sum())
+    def _understood(
+        self, opened: Table, frame: pl.DataFrame, violations: Violations
+    ) -> tuple[CheckedTable, ReadTable, AllowedRows]:
+        """Which rows obey, the table with the ranges of those that are learned from, and what the rules leave."""
+        specification = self.rules.specification
+        own = checked(self.rules, schema_of(specification, opened, frame))
+        self.report = own.report
+        self._tell(own, violations)
+        is_finer = any(rounded.is_finer for rounded in own.found.rounded)
+        found = _of_learned(own, violations)
+        allowed = _compiled(found, own.obeys, may_be_too_fine=is_finer)
+        if allowed is None:
+            coarse = schema_of(specification, opened, frame, is_fine=False)
+            own = checked(self.rules, coarse)
+            _refuse_nothing_left(own, violations)
+            found = _of_learned(own, violations)
+            allowed = _compiled(found, own.obeys)
+            assert allowed is not None
+        if own.lost.any() and violations != "repair":
+            text = lost_by_rounding(own.lost)
+            warnings.warn(f"{text}: they are left out", stacklevel=3)
+        return own, found, allowed
+
+    def _tell(self, own: CheckedTable, violations: Violations) -> None:
+        report = own.report
+        obeys = own.obeys
+        strange = list(unread(report, own.found))
+        _refuse_nothing_left(own, violations)
+        count = int((~obeys & ~own.lost).sum())
         if not count:
             return
         why = "; ".join(filter(None, (broken(report), *strange[:SHOWN])))
@@ -235,7 +260,7 @@ class Synthesizer:
             if violations == "drop"
             else "moved to the nearest values that obey"
         )
-        warnings.warn(f"{text}: they are {done}", stacklevel=3)
+        warnings.warn(f"{text}: they are {done}", stacklevel=4)
 
     @property
     def checkpoint(self) -> Path | None:
@@ -535,17 +560,43 @@ def _tell_unfound(state: SampleProgress, stacklevel: int) -> None:
     warnings.warn(f"{text}: left out", stacklevel=stacklevel)
 
 
-def _compiled(specification: Specification, rows: Whole) -> AllowedRows:
+def _refuse_nothing_left(own: CheckedTable, violations: Violations) -> None:
+    """Raises ``TableError`` if rounding leaves no row that obeys."""
+    if own.lost.any() and not own.obeys.any() and violations != "repair":
+        text = lost_by_rounding(own.lost)
+        raise TableError(f"{text}: no row is left to learn from")
+
+
+def _of_learned(own: CheckedTable, violations: Violations) -> ReadTable:
+    """The table with the ranges that rows have which are learned from."""
+    is_repaired = violations == "repair"
+    return cut(own.found, own.found.movable if is_repaired else own.obeys)
+
+
+def _compiled(
+    table: ReadTable, obeys: Bools, *, may_be_too_fine: bool = False
+) -> AllowedRows | None:
     """What the rules leave; the first process decides which are too dense, since clocks of others may differ.
 
     Args:
-        specification: the columns, and the rules.
-        rows: of the table that obey, ``(N, D)``.
+        table: the columns, and the rules.
+        obeys: its rows that do.
+        may_be_too_fine: whether ``None`` is the answer to rules that can only be projected where steps are coarser.
     """
+    specification = table.schema.specification
     processes = Processes.present()
     found = None
+    is_too_fine = False
     if processes.is_first:
-        found = _compiled_here(specification, rows)
+        try:
+            found = _compiled_here(specification, table.values[obeys])
+            is_too_fine = may_be_too_fine and bool(found.outer)
+        except GridError as error:
+            if error.is_empty or not may_be_too_fine:
+                raise
+            is_too_fine = True
+    if may_be_too_fine and processes.as_first(is_too_fine):
+        return None
     dense = [
         column
         for column in specification.outputs

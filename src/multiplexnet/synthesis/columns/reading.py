@@ -51,15 +51,19 @@ from multiplexnet.tables.matching import is_named, matched
 from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import Column
 
-__all__ = ["ReadTable", "WholeCells", "cells_in", "cut", "schema_of"]
+__all__ = ["ReadTable", "Rounded", "WholeCells", "cells_in", "cut", "schema_of"]
 
 MOST_LABELS = 1_000
 """Different texts of a column that is learned; with more it is taken for names or identifiers."""
 MOST_PLACES = 9
 FINE = 9
-"""Numbers with more places than that are rounded so that the range has about 10^9 steps."""
+"""Numbers with more places than that are rounded so that the range has about 10^9 steps, or more:"""
+DIGITS = 4
+"""so many digits that count are kept of all but the smallest"""
+SMALLEST = 0.01
+"""share of the numbers,"""
 LARGEST = 2.0**50
-"""Numbers that nobody declared as whole are smaller: decimal places need room, too."""
+"""as far as there is room: numbers of steps that nobody declared as whole are smaller."""
 TINY = 1e-200
 """Smaller numbers count as this one where decimal places are chosen."""
 EXACT = 2.0**53
@@ -69,6 +73,23 @@ DATETIME = Int(-(2**40), 2**40, Unit(Fraction(1), "datetime"))
 OTHER_SPELLINGS = sorted(set(SPELLINGS) - {"true", "false"})
 
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What else a column is, the numbers of which have more digits than are learned.
+
+    Args:
+        beside: the second nearest steps, those on the other side of each number.
+        cells: as they were given, as texts.
+        is_finer: whether it has more places than with ``is_fine=False``.
+        place: of the column in the matrix of values.
+    """
+
+    beside: Whole
+    cells: pl.Series
+    is_finer: bool
+    place: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +105,7 @@ class ReadTable:
         notes: what was done to columns that nobody asked for.
         blanks: what is said of texts that come back as others, which is no reason to warn.
         strange: cells that cannot be read, in words, by their column.
+        rounded: columns that rules bind, and that are rounded.
     """
 
     schema: Schema
@@ -94,6 +116,7 @@ class ReadTable:
     notes: tuple[str, ...]
     strange: Mapping[str, Sequence[str]]
     blanks: tuple[str, ...] = ()
+    rounded: tuple[Rounded, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,10 +129,15 @@ class _Read:
     unmoved: Bools
     missing: Bools
     exact: pl.Series
+    rounded: Rounded | None = None
 
 
 def schema_of(
-    specification: Specification, table: Table, frame: pl.DataFrame
+    specification: Specification,
+    table: Table,
+    frame: pl.DataFrame,
+    *,
+    is_fine: bool = True,
 ) -> ReadTable:
     """The columns of a table under rules.
 
@@ -117,6 +145,8 @@ def schema_of(
         specification: the rules.
         table: for its title and the names of its columns.
         frame: all of its rows, under these names.
+        is_fine: whether columns that rules bind, and that are rounded, have as many places as their small numbers need;
+            sums of such numbers may be too large to be exact.
 
     Raises:
         TableError: rules that speak of what a table does not have.
@@ -162,7 +192,14 @@ def schema_of(
         strange[name] = _strange(name, found)
         blanks += _lost_blanks(frame[name], variable.domain)
         own = _column(
-            name, cells, found, variable, variable in nullable, variable in bound, notes
+            name,
+            cells,
+            found,
+            variable,
+            variable in nullable,
+            variable in bound,
+            is_fine,
+            notes,
         )
         given = frame[name].dtype
         if type_record(given) is not None:
@@ -325,6 +362,7 @@ def _column(
     variable: Variable,
     is_nullable: bool,
     is_bound: bool,
+    is_fine: bool,
     notes: list[str],
 ) -> _Read:
     domain = variable.domain
@@ -335,13 +373,20 @@ def _column(
     size = Fraction(1)
     is_rounded = False
     kind: Kind = "int"
+    rounded = None
     if isinstance(domain, Real):
-        places, is_rounded = _places(name, numbers[~unread & ~missing])
+        given = numbers[~unread & ~missing]
+        places, is_rounded = _places(name, given, is_fine or not is_bound)
         size = Fraction(1, 10**places)
         steps = np.rint(numbers * 10.0**places)
         if is_rounded:
-            _refuse_one_value(name, numbers[~unread & ~missing], places)
-            notes.append(f"column {name!r} is rounded to {places} decimal places")
+            _refuse_one_value(name, given, places)
+            notes.append(f"column {name!r} is rounded to {_places_text(places)}")
+        if is_rounded and is_bound:
+            there = np.where(unread | missing, 0, numbers * 10.0**places)
+            is_finer = places > _places(name, given, False)[0]
+            text = _as_text(cells).alias(name)
+            rounded = Rounded(_beside(there), text, is_finer)
         texts = decimal_texts(steps.astype(np.int64), places)
         exact = texts.set(pl.Series(missing), None)
         if unread.any():
@@ -381,7 +426,18 @@ def _column(
         unmoved,
         missing & is_nullable,
         exact.alias(name),
+        rounded,
     )
+
+
+def _beside(numbers: NDArray[np.float64]) -> Whole:
+    """The second nearest whole numbers; those that are whole have none, and stand for themselves."""
+    nearest = np.rint(numbers)
+    return (nearest + np.sign(numbers - nearest)).astype(np.int64)
+
+
+def _places_text(places: int) -> str:
+    return f"{places} decimal place{'s' if places != 1 else ''}"
 
 
 def _whole_seconds(
@@ -426,7 +482,7 @@ def _floats(column: Column) -> NDArray[np.float64]:
     return numbers
 
 
-def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
+def _places(name: str, numbers: NDArray[np.float64], is_fine: bool) -> tuple[int, bool]:
     """Decimal places that hold all numbers, or that leave enough of them; and whether something is lost."""
     top = _largest(name, numbers, LARGEST)
     for places in range(MOST_PLACES + 1):
@@ -436,8 +492,20 @@ def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
             return places, False
     span = float(np.ptp(numbers)) or 1.0
     wanted = FINE - floor(log10(span))
+    if is_fine:
+        wanted = max(wanted, _places_of_small(numbers))
     most = floor(log10(LARGEST / max(top, TINY)))
     return max(0, min(wanted, most, 18)), True
+
+
+def _places_of_small(numbers: NDArray[np.float64]) -> int:
+    """Decimal places that leave small numbers their first digits, and the smallest one more than zero."""
+    sizes = np.abs(numbers[numbers != 0])
+    if not len(sizes):
+        return 0
+    small = max(float(np.quantile(sizes, SMALLEST)), TINY)
+    least = max(float(sizes.min()), TINY)
+    return max(DIGITS - floor(log10(small)), -floor(log10(least)))
 
 
 def _refuse_one_value(name: str, numbers: NDArray[np.float64], places: int) -> None:
@@ -470,6 +538,7 @@ def _together(
     """Columns and flags in one matrix, ranges as wide as what was read."""
     fields = []
     columns: list[Whole] = []
+    rounded: list[Rounded] = []
     readable = np.ones(len(read[0].steps), dtype=np.bool_)
     movable = readable.copy()
     for own in read:
@@ -480,6 +549,8 @@ def _together(
             flag = flag_of(own.field.variable, len(columns))
             columns.append(own.missing.astype(np.int64))
         variable = replace(own.field.variable, index=len(columns))
+        if own.rounded is not None:
+            rounded.append(replace(own.rounded, place=variable.index))
         columns.append(own.steps)
         fields.append(replace(own.field, variable=variable, flag=flag))
     values = np.stack(columns, -1)
@@ -492,6 +563,7 @@ def _together(
         exact,
         tuple(notes),
         {},
+        rounded=tuple(rounded),
     )
 
 
@@ -567,6 +639,7 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
         assert high is not None
         fits = found / field.size.denominator == numbers
         fits |= field.is_rounded
+        found = _in_range(numbers * field.size.denominator, found, int(low), int(high))
         fits &= (found >= float(low)) & (found <= float(high)) & ~unread
         stand_in = int(nearest_to_zero(field.variable.domain))
         own = np.where(missing | ~fits, stand_in, found)
@@ -578,3 +651,13 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
         if field.flag is None:
             bad[field.name] |= missing
     return WholeCells(steps, empty, bad)
+
+
+def _in_range(
+    numbers: NDArray[np.float64], nearest: NDArray[np.float64], low: int, high: int
+) -> NDArray[np.float64]:
+    """The nearest steps; the second nearest where these alone are in the range of the column."""
+    beside = nearest + np.sign(numbers - nearest)
+    is_out = (nearest < low) | (nearest > high)
+    helps = is_out & (beside >= low) & (beside <= high)
+    return np.where(helps, beside, nearest)
