@@ -398,8 +398,8 @@ def test_digits_that_mean_nothing_do_not_give_rows_away() -> None:
 def test_one_column_alone_is_seen_as_sharply_as_all_together() -> None:
     shades = np.repeat([1 / 3, 0.3333333333], 200)
     columns = (ComparedColumn("x", "number"),)
-    parts = [SampledRows(columns, own[:, None]) for own in np.split(shades, 2)]
-    found = detection(*parts, 0)
+    one, other = (SampledRows(columns, own[:, None]) for own in np.split(shades, 2))
+    found = detection(one, other, 0)
     assert found is not None
     assert found.auc == found.columns[0].alone == 1.0
 

@@ -42,7 +42,9 @@ def report(
     ],
     json_file: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all figures as JSON, too."),
+        typer.Option(
+            "--json", metavar="FILE", help="Write all figures to this .json file, too."
+        ),
     ] = None,
     holdout: Annotated[
         str | None,
