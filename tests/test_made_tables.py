@@ -149,6 +149,24 @@ def test_the_page_has_a_table_for_every_data_set() -> None:
     assert all(text.count(f"<!-- tables: {name} -->") == 1 for name in TARGETS)
 
 
+def test_draws_of_one_model_are_judged_by_rows_kept_apart() -> None:
+    pytest.importorskip("xgboost")
+    import tables_apart
+
+    whole = small()
+    own = tables_apart.parted(replace(whole, train=whole.train.with_row_index("row")))
+    assert (own.train.height, own.held.height) == (225, 75)
+    assert not set(own.train["row"]) & set(own.held["row"])
+
+    own = tables_apart.parted(whole)
+    alone = factorised(own, 0, 1.0)
+    found = tables_apart.figures(own, alone, 3, by_column=True)
+    assert found["score"][0] < 0.6 < found["replaced_score"][0]
+    assert found["real_score"][0] > 0.8
+    assert found["alone"]["kind"]["made"][0] > 0.8
+    assert "log_likelihood" not in found
+
+
 def test_the_rules_of_adult_are_read() -> None:
     rules = mx.Rules.load(RULES / "adult.rules")
     assert len(rules.specification.rules) == 24
