@@ -120,7 +120,6 @@ def semantic_loss(terms: FiniteTerms, log_q: LogProbs) -> Tensor:
     refuse_other_kind(
         "terms", terms, FiniteTerms, "what obeys, as mx.FiniteTerms(rules) finds it"
     )
-    refuse_no_tensor("log_q", log_q)
     return -terms.log_satisfaction(log_q)
 
 
