@@ -84,7 +84,8 @@ from multiplexnet.transforms.run_time import (
     spheres,
     triangular,
 )
-from multiplexnet.transforms.run_time.guards import Guards
+from multiplexnet.transforms.run_time.curved_guards import CurvedGuards
+from multiplexnet.transforms.run_time.guards import Condition, Guards
 from multiplexnet.transforms.run_time.intervals import Intervals
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
 from multiplexnet.transforms.run_time.reading import Read
@@ -305,14 +306,17 @@ def _unchanged(first: Any, *arguments: Any, **options: Any) -> Any:
 
 
 def _all_hold() -> Sequence[Patch]:
-    honest = Guards.feasible
+    def patched(kind: type[Condition]) -> Patch:
+        honest = kind.feasible
 
-    def feasible(
-        self: Guards, parameters: Tensor, index: Tensor | None = None
-    ) -> Tensor:
-        return torch.ones_like(honest(self, parameters, index))
+        def feasible(
+            self: Condition, parameters: Tensor, index: Tensor | None = None
+        ) -> Tensor:
+            return torch.ones_like(honest(self, parameters, index))
 
-    return [(Guards, "feasible", feasible)]
+        return kind, "feasible", feasible
+
+    return [patched(Guards), patched(CurvedGuards)]
 
 
 def _number(value: float, count: int, axes: int = 1) -> Tensor:

@@ -63,17 +63,24 @@ class MovedBall:
         return MovedBall(tuple(map(tuple, own + more)), strict, random.random() < 0.4)
 
     def __str__(self) -> str:
+        return f"x: real[{len(self.rows[0])}]; {self.declared}\n{self.wall('x')}"
+
+    @property
+    def declared(self) -> str:
+        """The declarations of its inputs."""
+        return f"c: input[{len(self.rows)}]; u: input[1e-305, 1.7e308]"
+
+    def wall(self, name: str) -> str:
+        """The comparison, around a vector of this name."""
         parts = []
         for i, row in enumerate(self.rows):
-            terms = [f"({c})*x[{j}]" for j, c in enumerate(row)]
+            terms = [f"({c})*{name}[{j}]" for j, c in enumerate(row)]
             parts.append(f"{' + '.join(terms)} - c[{i}]")
         relation = "<" if self.strict else "<="
-        outputs, inputs = len(self.rows[0]), len(self.rows)
-        declared = f"x: real[{outputs}]; c: input[{inputs}]; u: input[1e-305, 1.7e308]"
         if self.squared:
             squares = " + ".join(f"({part})**2" for part in parts)
-            return f"{declared}\n{squares} {relation} u"
-        return f"{declared}\nnorm([{', '.join(parts)}]) {relation} u"
+            return f"{squares} {relation} u"
+        return f"norm([{', '.join(parts)}]) {relation} u"
 
     def obeyed(self, x: Sequence[float], c: Sequence[float], u: float) -> bool:
         """Whether a row obeys, decided in whole numbers."""
@@ -107,6 +114,7 @@ def moved_balls(random: Random) -> Iterator[Finding]:
     """Layers of such rules: every row that they return obeys, what has room is not refused, and the wall is reached."""
     ball = MovedBall.drawn(random)
     generator = torch.Generator().manual_seed(random.getrandbits(60))
+    yield from _around_inputs(ball, random)
     try:
         mux = Multiplexer(Rules(str(ball)), dtype=torch.float64).eval()
     except InputError:  # more rows than outputs: some inputs leave nothing
@@ -115,6 +123,53 @@ def moved_balls(random: Random) -> Iterator[Finding]:
         c = [random.randint(-8, 8) / 8 for _ in ball.rows]
         radius = random.choice([0.01, 0.5, 1.0, 1.3, 1.7])
         yield _answered(ball, mux, size, c, radius, generator)
+
+
+def _around_inputs(ball: MovedBall, random: Random) -> Iterator[Finding]:
+    """The same wall around inputs alone: it refuses a row, or leaves one of two terms, where it does not hold."""
+    if len(ball.rows) == 1:  # two flat walls, which are refused for such inputs
+        return
+    declared = f"y: real; v: input[{len(ball.rows[0])}]; {ball.declared}"
+    alone, either = (
+        Multiplexer(f"{declared}\n{ball.wall('v')}{rest}", dtype=torch.float64)
+        for rest in ("; y <= 1", " and y <= 1 or y >= 2")
+    )
+    sizes = [s for s in (SQUARED if ball.squared else SIZES) if s in ORDINARY]
+    for size in random.sample(sizes, 3):
+        told = _judged(ball, alone, either, 10.0**size, random)
+        yield Finding("moved balls: inputs alone", told, rows=2)
+
+
+def _judged(
+    ball: MovedBall,
+    alone: Multiplexer,
+    either: Multiplexer,
+    scale: float,
+    random: Random,
+) -> str:
+    """What two layers say of one row, beside what is true of it in whole numbers."""
+    c = [random.randint(-8, 8) / 8 * scale for _ in ball.rows]
+    v = [random.randint(-8, 8) / 8 * scale for _ in ball.rows[0]]
+    radius = random.choice([0.25, 1.0, 2.0, 5.0]) * scale
+    u = radius * radius if ball.squared else radius
+    given = {"v": [v], "c": [c], "u": [u]}
+    tensors = {k: torch.tensor(o, dtype=torch.float64) for k, o in given.items()}
+    holds = ball.obeyed(v, c, u)
+    where = f"for v = {v}, c = {c}, u = {u} around inputs alone:\n{ball}"
+    try:
+        y = alone(torch.zeros(1, 1).double(), **tensors).best().item()
+    except InputError:
+        if holds:
+            return f"a row that obeys is refused, {where}"
+    else:
+        if not holds or not y <= 1:
+            return f"y = {y} in a row that does not obey, {where}"
+    raw = torch.tensor([[0.0, 9.0, -9.0]], dtype=torch.float64)
+    for own in (raw, raw * torch.tensor([1.0, -1.0, -1.0])):
+        y = either(own, **tensors).best().item()
+        if not (y >= 2 or (holds and y <= 1)):
+            return f"y = {y} breaks, {where}"
+    return ""
 
 
 def _answered(

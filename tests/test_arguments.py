@@ -21,9 +21,11 @@ import z3
 import multiplexnet as mx
 from multiplexnet.errors import (
     DtypeError,
+    MissingFileError,
     OptionError,
     RuleSyntaxError,
     RuleTypeError,
+    ShapeError,
     SourceError,
     TableError,
 )
@@ -430,3 +432,115 @@ def test_columns_of_a_frame_keep_their_names(frame: Any) -> None:
 def test_a_frame_without_names_is_a_vector() -> None:
     rules = Rules.from_arrays(pd.DataFrame([[1.0, 2.0]]), [3])
     assert [v.name for v in rules.outputs] == ["x[0]", "x[1]"]
+
+
+# --- values of another kind -----------------------------------------------------------------------------------------
+
+
+def _branches() -> Any:
+    return Multiplexer("x <= 3 or x >= 4")(torch.zeros(3, 3))
+
+
+def _distribution(mux: Any) -> Any:
+    base = torch.distributions.Normal(torch.zeros(1), torch.ones(1))
+    return mx.RulesDistribution(mux, torch.distributions.Independent(base, 1))
+
+
+ANY: Any = mx
+"""The library without its types."""
+
+KINDS: list[tuple[Callable[[], Any], type[mx.MultiplexError], str]] = [
+    (
+        lambda: Multiplexer("x: real; u: input; x <= u")(
+            torch.zeros(3, 1), u=torch.zeros(3, device="meta")
+        ),
+        ShapeError,
+        "input u is on meta and the layer on cpu: move one of them",
+    ),
+    (
+        lambda: _branches().loss(3),
+        OptionError,
+        "f = 3; it is a function of values, as in lambda x",
+    ),
+    (
+        lambda: _branches().evidence_loss(lambda x: None),
+        DtypeError,
+        "the loss returned NoneType; it must return a tensor",
+    ),
+    (
+        lambda: _branches().loss(lambda x: x.detach().numpy().sum(-1)),
+        DtypeError,
+        "the loss returned ndarray; it must return a tensor",
+    ),
+    (
+        lambda: _distribution(Multiplexer("x <= 3")).log_prob(np.zeros((1, 1))),
+        DtypeError,
+        "value is of type ndarray; a tensor is expected: torch.from_numpy(value)",
+    ),
+    (lambda: _distribution(Rules("x <= 3")), OptionError, "it is a layer, as in mx."),
+    (lambda: _distribution(3), OptionError, "mux = 3; it is a layer, as in mx."),
+    (
+        lambda: ANY.dl2_loss(RULES, np.zeros((2, 2))),
+        DtypeError,
+        "x is of type ndarray; a tensor is expected",
+    ),
+    (
+        lambda: ANY.penalty(RULES, [[1.0, 2.0]]),
+        DtypeError,
+        "x is of type list; a tensor is expected: torch.tensor(x)",
+    ),
+    (lambda: ANY.penalty(3, torch.zeros(1, 1)), RuleTypeError, "type int"),
+    (
+        lambda: ANY.semantic_loss(RULES, torch.zeros(1, 2)),
+        OptionError,
+        "it is what obeys, as mx.FiniteTerms(rules) finds it",
+    ),
+    (
+        lambda: ANY.certify(3),
+        OptionError,
+        "certificate = 3; it is a certificate, as mux.certificate is, or the path",
+    ),
+    (
+        lambda: ANY.certify(Multiplexer("x <= 3")),
+        OptionError,
+        "it is a certificate, as mux.certificate is, or the path",
+    ),
+    (
+        lambda: ANY.certify("nope.json"),
+        MissingFileError,
+        "nope.json: there is no such file",
+    ),
+    (
+        lambda: Rules.load("nope.rules"),
+        MissingFileError,
+        "nope.rules: there is no such file",
+    ),
+    (
+        lambda: Rules("x <= 3").satisfied(torch.zeros(2, 1).to(torch.float8_e4m3fn)),
+        DtypeError,
+        "a tensor of torch.float8_e4m3fn is not read: convert it first",
+    ),
+    (
+        lambda: Multiplexer("x <= 3 or x >= 4", cover="abc"),
+        OptionError,
+        "cover = 'abc'; it is rows of numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), KINDS)
+def test_a_value_of_another_kind(
+    call: Callable[[], Any], error: type[mx.MultiplexError], message: str
+) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
+
+
+def test_rules_of_a_loss_may_be_a_text() -> None:
+    assert ANY.dl2_loss("x <= 3", torch.tensor([[5.0]])).tolist() == [2.0]
+
+
+def test_a_missing_file_is_one_for_the_system_too() -> None:
+    with pytest.raises(FileNotFoundError) as told:
+        Rules.load("nope.rules")
+    assert told.value.filename == "nope.rules"

@@ -22,6 +22,7 @@ __all__ = [
     "refuse_no_function",
     "refuse_no_text",
     "refuse_no_truth",
+    "refuse_other_kind",
     "refuse_uncallable",
     "refuse_unknown",
 ]
@@ -109,6 +110,14 @@ def refuse_no_truth(name: str, found: object) -> None:
 def refuse_no_text(name: str, found: object, allowed: str) -> None:
     """Raises ``OptionError`` unless it is a text, or ``None``."""
     if found is not None and not isinstance(found, str):
+        raise OptionError(name, found, allowed)
+
+
+def refuse_other_kind(
+    name: str, found: object, kinds: type | tuple[type, ...], allowed: str
+) -> None:
+    """Raises ``OptionError`` unless it is of one of these types."""
+    if not isinstance(found, kinds):
         raise OptionError(name, found, allowed)
 
 

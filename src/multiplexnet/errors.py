@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from errno import ENOENT
 from fractions import Fraction
 from math import prod
+from os import strerror
 from reprlib import Repr
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "GridError",
     "InputError",
     "MagnitudeError",
+    "MissingFileError",
     "MissingLibrary",
     "MultiplexError",
     "NestedError",
@@ -52,6 +55,7 @@ __all__ = [
     "brief",
     "install",
     "needing",
+    "opening",
 ]
 
 
@@ -135,6 +139,29 @@ class MissingLibrary(MultiplexError, ImportError):
         super().__init__(
             f"{what} needs {library}, which is not installed: {command}", name=library
         )
+
+
+class MissingFileError(MultiplexError, FileNotFoundError):
+    """A file that is not there.
+
+    Args:
+        path: its path.
+    """
+
+    def __init__(self, path: object) -> None:
+        super().__init__(ENOENT, strerror(ENOENT), str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename}: there is no such file"
+
+
+@contextmanager
+def opening(path: object) -> Iterator[None]:
+    """Says which file is not there."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise MissingFileError(path) from None
 
 
 def brief(found: object) -> str:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from multiplexnet.errors import (
     InputError,
+    OptionError,
     RuleSyntaxError,
     RuleTypeError,
     ShapeError,
     UnknownNameError,
     needing,
+    opening,
 )
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
@@ -73,6 +75,7 @@ def rule_file(path: Path) -> tuple[str, str]:
     """The language of a rule file (``rules``, ``smtlib`` or ``ordering``) and its text.
 
     Raises:
+        MissingFileError: there is no such file.
         OSError: as the system says.
         RuleSyntaxError: it is not text, or has an unknown ending.
     """
@@ -82,7 +85,8 @@ def rule_file(path: Path) -> tuple[str, str]:
             f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it"
         )
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with opening(path):
+            text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise RuleSyntaxError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8"
@@ -357,7 +361,8 @@ class Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 
         Raises:
-            FileNotFoundError, IsADirectoryError, PermissionError: as the system says.
+            MissingFileError: there is no such file.
+            IsADirectoryError, PermissionError: as the system says.
             RuleSyntaxError: the file is not text, has another ending, or its rules cannot be read.
         """
         if not isinstance(path, str | Path):
@@ -669,7 +674,7 @@ class Rules:
         values = (
             table.detach().cpu().double().numpy()
             if hasattr(table, "detach")
-            else np.asarray(table, np.float64)
+            else _as_matrix(table, names)
         )
         if values.ndim != 2 or values.shape[1] != len(names):
             raise ShapeError(
@@ -677,3 +682,14 @@ class Rules:
                 f"found shape {tuple(values.shape)}"
             )
         return values
+
+
+def _as_matrix(table: Any, names: Sequence[str]) -> NDArray[np.float64]:
+    """Rows of data as numbers."""
+    import numpy as np
+
+    try:
+        return np.asarray(table, np.float64)
+    except (TypeError, ValueError):
+        allowed = f"rows of numbers: an array, a tensor or a table, one column for each of {', '.join(names)}"
+        raise OptionError("cover", table, allowed) from None

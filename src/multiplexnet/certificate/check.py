@@ -23,6 +23,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from multiplexnet.arguments import refuse_other_kind
 from multiplexnet.certificate.cascade.recorded import Cascade
 from multiplexnet.certificate.cascade.steps import Steps
 from multiplexnet.certificate.curves import vanishing
@@ -76,6 +77,8 @@ def certify(
     Raises:
         MissingSolver: cvc5 is not installed.
         RecordError, RuleSyntaxError: the certificate does not fit together, or its rules cannot be read.
+        OptionError: an argument of another kind.
+        MissingFileError: there is no such file.
         OSError: a file cannot be read.
 
     Example:
@@ -87,6 +90,16 @@ def certify(
         >>> mx.certify(certificate, mx.Rules("x >= 1")).certified
         False
     """
+    refuse_other_kind(
+        "certificate",
+        certificate,
+        (Certificate, str, Path),
+        "a certificate, as mux.certificate is, or the path of its file",
+    )
+    if rules is not None:
+        refuse_other_kind(
+            "rules", rules, (Rules, str, Path), "rules, or the path of a rule file"
+        )
     if not isinstance(certificate, Certificate):
         certificate = Certificate.load(certificate)
     if rules is None:

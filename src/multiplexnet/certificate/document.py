@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from multiplexnet.errors import RecordError
+from multiplexnet.errors import RecordError, opening
 
 __all__ = ["PARTS", "Certificate", "hashes"]
 
@@ -132,10 +132,13 @@ class Certificate:
         """The document in a file.
 
         Raises:
+            MissingFileError: there is no such file.
             OSError: as the system says.
             RecordError: the file is not a certificate.
         """
-        return cls.from_json(Path(path).read_bytes())
+        with opening(path):
+            written = Path(path).read_bytes()
+        return cls.from_json(written)
 
 
 def _laid_out(data: Any, indent: str = "") -> str:

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 
 from multiplexnet.errors import CascadeError, NestedError, ProductError, ShapeError
-from multiplexnet.layer.checks import refuse_lost, refuse_no_tensor, whole_rows
+from multiplexnet.layer.checks import (
+    checked_loss,
+    refuse_lost,
+    refuse_no_tensor,
+    whole_rows,
+)
 from multiplexnet.layer.holes import Holes
 from multiplexnet.layer.stacks import Stacked
 from multiplexnet.layer.units import Units
@@ -533,6 +538,7 @@ class Branches:
         return self if self.holes is None else replace(self, holes=None)
 
     def _loss(self, f: Loss) -> Loss:
+        f = checked_loss(f)
         return f if self.holes is None else self.holes.loss(f)
 
     def _outward(self, parts: Sequence[Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.arguments import refuse_unknown
+from multiplexnet.arguments import refuse_uncallable, refuse_unknown
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.late_rows import is_late
 from multiplexnet.compiler.cascade.structure import Plan
@@ -115,6 +115,30 @@ def refuse_no_tensor(name: str, value: object) -> None:
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
     refuse_unlisted(name, value)
+
+
+def refuse_no_layer(name: str, found: object) -> None:
+    """Raises ``OptionError`` for anything but a layer; what wraps one passes, as what torch.compile makes does."""
+    if not hasattr(found, "term_parts"):
+        raise OptionError(name, found, "a layer, as in mx.Multiplexer(rules)")
+
+
+def checked_loss(loss: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """The loss function, which raises unless it returns a tensor."""
+    refuse_uncallable(
+        "f", loss, "a function of values, as in lambda x: (x - y).square().sum(-1)"
+    )
+
+    def checked(x: Tensor) -> Tensor:
+        found = loss(x)
+        if not isinstance(found, Tensor):
+            raise DtypeError(
+                f"the loss returned {type(found).__name__}; it must return a tensor, "
+                "one number for every row of every term"
+            )
+        return found
+
+    return checked
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------

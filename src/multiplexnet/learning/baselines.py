@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multiplexnet.arguments import refuse_other_kind
 from multiplexnet.errors import ShapeError
 from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.language.formula import (
@@ -42,9 +43,9 @@ from multiplexnet.language.formula import (
     Variable,
     nearest_to_zero,
 )
-from multiplexnet.layer.checks import refuse_unknown_functions
+from multiplexnet.layer.checks import refuse_no_tensor, refuse_unknown_functions
 from multiplexnet.learning.finite import FiniteTerms, LogProbs
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 
 __all__ = ["dl2_loss", "penalty", "semantic_loss"]
 
@@ -59,7 +60,7 @@ FLIPPED = 1e6
 
 
 def dl2_loss(
-    rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any
+    rules: Rules | str, x: Tensor, *, functions: Functions | None = None, **inputs: Any
 ) -> Tensor:
     """The loss of DL2 (Fischer et al., ICML 2019), with the minimum for *or*.
 
@@ -87,7 +88,7 @@ def dl2_loss(
 
 
 def penalty(
-    rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any
+    rules: Rules | str, x: Tensor, *, functions: Functions | None = None, **inputs: Any
 ) -> Tensor:
     """The quadratic penalty: squared violations, summed over *and*, the smallest over *or*. Arguments as above.
 
@@ -116,6 +117,9 @@ def semantic_loss(terms: FiniteTerms, log_q: LogProbs) -> Tensor:
         >>> semantic_loss(terms, torch.full((2, 2), 0.5).log()).exp()
         tensor(1.3333)
     """
+    refuse_other_kind(
+        "terms", terms, FiniteTerms, "what obeys, as mx.FiniteTerms(rules) finds it"
+    )
     return -terms.log_satisfaction(log_q)
 
 
@@ -126,12 +130,14 @@ def _hinge(value: Tensor, relation: Relation) -> Tensor:
 
 
 def _loss(
-    rules: Rules,
+    rules: Rules | str,
     x: Tensor,
     functions: Functions | None,
     inputs: Mapping[str, Any],
     amount: Amount,
 ) -> Tensor:
+    rules = rules_of(rules)
+    refuse_no_tensor("x", x)
     if x.dim() == 0 or x.shape[-1] != len(rules.outputs):
         raise ShapeError(
             f"x has shape {tuple(x.shape)}; its last dimension must be the {len(rules.outputs)} outputs"

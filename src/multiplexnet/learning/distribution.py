@@ -43,7 +43,12 @@ from torch.distributions import Distribution, constraints
 from multiplexnet.errors import CascadeError, DtypeError, ShapeError
 from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.branches import Branches, Choice
-from multiplexnet.layer.checks import refuse_roomless, refuse_stuck
+from multiplexnet.layer.checks import (
+    refuse_no_layer,
+    refuse_no_tensor,
+    refuse_roomless,
+    refuse_stuck,
+)
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.cascades import CascadeFactor
 from multiplexnet.learning.marginals import Marginal, bases_of, marginals_of
@@ -110,6 +115,7 @@ class RulesDistribution(Distribution):
         inputs: Mapping[str, Any] | None = None,
         validate_args: bool = False,
     ) -> None:
+        refuse_no_layer("mux", mux)
         self.mux = mux
         self.base = base
         self.logits = _uniform(mux) if logits is None else logits
@@ -200,6 +206,7 @@ class RulesDistribution(Distribution):
         return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
 
     def _checked(self, x: Tensor) -> Tensor:
+        refuse_no_tensor("value", x)
         if x.dim() == 0 or x.shape[-1] != self.mux.out_features:
             raise ShapeError(
                 f"value has shape {tuple(x.shape)}; its last dimension must be the {self.mux.out_features} outputs"

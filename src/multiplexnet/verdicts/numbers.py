@@ -43,6 +43,7 @@ def array_of(values: Any) -> NDArray[Any]:
     bfloat16, which numpy does not have, comes as the same numbers in float32.
 
     Raises:
+        DtypeError: numbers that numpy does not have, such as float8.
         GraphError: under ``torch.vmap``, where a tensor stands for many, or on the meta device.
     """
     torch = sys.modules["torch"]
@@ -54,7 +55,12 @@ def array_of(values: Any) -> NDArray[Any]:
     with torch._C._DisableFuncTorch():
         plain = values.detach().cpu()
         if plain.dtype is not torch.bfloat16:
-            return cast(NDArray[Any], plain.numpy())
+            try:
+                return cast(NDArray[Any], plain.numpy())
+            except TypeError:  # what numpy does not have
+                raise DtypeError(
+                    f"a tensor of {plain.dtype} is not read: convert it first, as in values.to(torch.float32)"
+                ) from None
         bits = plain.contiguous().view(torch.int16).to(torch.int32) << 16
         return cast(NDArray[Any], bits.numpy().view(np.float32))
 

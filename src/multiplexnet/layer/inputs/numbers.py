@@ -25,7 +25,7 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import Atom, Variable, ends, symbols
-from multiplexnet.layer.checks import can_be_seen
+from multiplexnet.layer.checks import can_be_seen, without_tables
 from multiplexnet.layer.inputs.ranges import (
     FloatRange,
     number_is_inside,
@@ -161,6 +161,9 @@ def input_tensor(given: GivenInput, value: Any, like: Tensor) -> Tensor:
             raise DtypeError(
                 f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}"
             )
+        if value.is_meta and not like.is_meta:  # there is nothing to be moved
+            name = f"input {variable.name}"
+            raise ShapeError(without_tables(name, value.device, like.device))
         return refuse_out_of_range(
             given.within, _expanded(variable, value.to(like.device), batch)
         )
