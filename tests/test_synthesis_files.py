@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -556,6 +557,52 @@ def test_learning_from_all_rows_goes_on_after_an_interrupt(
     assert [state.recipe for state in told] == [len(TINY)]
     assert (halves.log_prob(rows) == whole.log_prob(rows)).all()
     assert halves.log_likelihood == whole.log_likelihood
+
+
+def test_one_time_through_the_table_is_the_same_after_an_interrupt(
+    tmp_path: Path,
+) -> None:
+    """Minutes that end learning make it depend on the clock; with 0 of them it does not."""
+    rows = table().drop("who", "said")
+    long = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=900, batch=32),)
+    file = tmp_path / "learning"
+
+    def interrupt(state: training.Progress) -> None:
+        if state.step == 2:
+            raise KeyboardInterrupt
+
+    halves = mx.Synthesizer(RULES)
+    with pytest.raises(KeyboardInterrupt):
+        halves.fit(rows, recipes=long, minutes=0, checkpoint=file, progress=interrupt)
+    assert halves.checkpoint == file
+    halves.fit(rows, recipes=long, minutes=0, checkpoint=file)
+    halves.save(tmp_path / "halves.mx")
+    for name in ("one.mx", "other.mx"):
+        mx.Synthesizer(RULES).fit(rows, recipes=long, minutes=0).save(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == (tmp_path / "halves.mx").read_bytes()
+
+
+def test_help_says_when_a_fit_is_reproducible() -> None:
+    said = " ".join(re.findall(r"[\w-]+", CliRunner().invoke(app, ["fit", "--help"]).output))  # fmt: skip
+    assert "The same seed gives the same model if learning ends before" in said
+    assert "gives the same rows" not in said
+
+
+def test_an_interrupt_before_anything_is_kept_does_not_promise_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training._Fit, "_try", interrupt)
+    table().write_csv(tmp_path / "t.csv")
+    (tmp_path / "t.rules").write_text(RULES)
+    command = ["fit", "t.csv", "--rules", "t.rules", "-o", "m.mx"]
+    monkeypatch.chdir(tmp_path)
+    answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 130
+    assert "interrupted while learning" in answer.output
+    assert "goes on" not in answer.output
 
 
 def test_other_rules_do_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:

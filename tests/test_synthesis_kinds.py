@@ -333,6 +333,27 @@ def test_nan_is_learned_as_missing_and_that_is_said() -> None:
         mx.Synthesizer("b >= 0").fit(table, minutes=0)
 
 
+@pytest.mark.parametrize("first", [1825, 2, -50])
+def test_years_in_order_are_no_identifiers(first: int) -> None:
+    years = np.arange(first, first + 200)
+    table = pl.DataFrame({"x": years % 10, "year": years})
+    with warnings.catch_warnings(action="error"):
+        made = mx.Synthesizer("x: int[0, 9]").fit(table, minutes=0).sample(500)
+    assert made["year"].is_between(first, first + 199).all()
+    assert made["year"].n_unique() > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "first"), [("n", 0), ("n", 1), ("row", 7), ("id", 1825)]
+)
+def test_numbers_that_count_the_rows_are_identifiers(name: str, first: int) -> None:
+    own = np.arange(first, first + 200)
+    table = pl.DataFrame({"x": own % 10, name: own})
+    with pytest.warns(UserWarning, match=f"'{name}' has a value of its own"):
+        made = mx.Synthesizer("x: int[0, 9]").fit(table, minutes=0).sample(5)
+    assert made[name].to_list() == [1, 2, 3, 4, 5]
+
+
 # --- what is said ----------------------------------------------------------------------------------------------------
 
 

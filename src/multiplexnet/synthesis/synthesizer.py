@@ -136,8 +136,9 @@ class Synthesizer:
         Args:
             table: as for :func:`multiplexnet.check`: a polars, pandas or Arrow table, a mapping, or the path of a file.
             minutes: how long to go on trying settings; the first one is trained in any case, if need be for one time
-                through the table.
-            seed: of everything that is drawn while learning.
+                through the table, and only so often with 0.
+            seed: of everything that is drawn while learning. The same one gives the same model on one machine if
+                learning ends before the minutes do, or these are 0; else the clock decides how many steps there are.
             violations: what becomes of rows that break rules: ``"drop"`` leaves them out with a warning,
                 ``"repair"`` moves them to the nearest values that obey, column by column, ``"error"`` refuses the
                 table.

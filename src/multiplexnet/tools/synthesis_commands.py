@@ -44,7 +44,7 @@ RulesOption = Annotated[
 ]
 LISTED = 12
 """Rules and columns that are broken; others are counted."""
-Seed = Annotated[int, typer.Option(help="The same seed gives the same rows.")]
+Seed = Annotated[int, typer.Option(help="The same model and seed give the same rows.")]
 
 
 @contextmanager
@@ -87,9 +87,17 @@ def fit(
         Path, typer.Option("--output", "-o", metavar="MODEL", help="The model.")
     ],
     minutes: Annotated[
-        float, typer.Option(min=0, help="How long settings are tried.")
+        float,
+        typer.Option(
+            min=0, help="How long settings are tried; 0: once through the table."
+        ),
     ] = 10.0,
-    seed: Seed = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="The same seed gives the same model if learning ends before the minutes do, or these are 0."
+        ),
+    ] = 0,
     violations: Annotated[
         str,
         typer.Option(

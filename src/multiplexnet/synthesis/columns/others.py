@@ -26,7 +26,7 @@ TYPES = {"Int32": pl.Int32, "UInt32": pl.UInt32, "UInt64": pl.UInt64}
 GIVEN: dict[str, OtherKind] = {**dict.fromkeys(TYPES, "number"), "Categorical": "name"}
 """Types that identifiers are given back in; shorter ones would not hold the numbers of many rows."""
 CALLED = re.compile(
-    r"(.*[^a-z])?(id|key|uuid|guid|index|nr|number|no)\d*", re.IGNORECASE
+    r"(.*[^a-z])?(id|key|uuid|guid|index|nr|number|no|row)\d*", re.IGNORECASE
 )
 ENDS = re.compile(r".*[a-z](Id|ID|Key|Nr|No)")
 
@@ -127,7 +127,10 @@ def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:
 
 
 def _counts(name: str, numbers: pl.Series) -> bool:
-    """Whether numbers that are all different count the rows, or are called as identifiers are."""
-    steps = np.diff(numbers.to_numpy())
-    is_counted = bool((steps == 1).all())
+    """Whether numbers that are all different count the rows, or are called as identifiers are.
+
+    Rows are counted from 0 or 1 on: years in order, such as 1825, 1826, …, are values as others are.
+    """
+    own = numbers.to_numpy()
+    is_counted = own[0] in (0, 1) and bool((np.diff(own) == 1).all())
     return is_counted or bool(CALLED.fullmatch(name) or ENDS.fullmatch(name))
