@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
+from multiplexnet.compiler import compile as compile_module
 from multiplexnet.compiler.compile import compile_rules
 from multiplexnet.compiler.explanation.diagnose import explain
 from multiplexnet.errors import (
@@ -29,6 +30,7 @@ from multiplexnet.errors import (
     ThinTermError,
 )
 from multiplexnet.exact.cones import Cone, reaches
+from multiplexnet.exact.deadline import PROOF
 from multiplexnet.language.formula import holds
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import formula_text, specification_text
@@ -996,6 +998,17 @@ def test_a_large_form_is_written_as_its_matrix(centre: str) -> None:
     assert len(said) < 2000
     again = parse(specification_text(specification))
     assert again.rules[0].formula == rule.formula
+
+
+def test_a_sum_of_many_sizes_is_better_written_with_outputs_for_them() -> None:
+    slow = parse("x: real[12]; norm(x, 1) <= 3")
+    assert "sum(t) <= 3" in compile_module._advised(PROOF, slow).advice
+    assert compile_module._advised(PROOF, parse("x: real[3]; norm(x, 1) <= 3")) == PROOF
+    rules = mx.Rules(
+        "x: real[12]; t: real[12]; all(abs(x[i]) <= t[i] for i in range(12)) and sum(t) <= 3"
+    )
+    x = mx.Multiplexer(rules).eval()(torch.randn(20, 24)).best()
+    assert (x[:, :12].abs().double().sum(-1) <= 3).all()
 
 
 # --- the checks have teeth --------------------------------------------------------------------------------------------

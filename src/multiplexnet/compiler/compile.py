@@ -45,6 +45,7 @@ from multiplexnet.exact.deadline import (
     NEVER,
     NORMAL_FORM,
     PROOF,
+    SIZES,
     TERMS,
     Deadline,
     Phase,
@@ -58,12 +59,14 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Max,
     Norm,
     Product,
     Rule,
     Specification,
     Symbol,
     Variable,
+    atoms,
     conjunction,
     conjuncts,
     ends,
@@ -84,6 +87,8 @@ QUICK_OF_FEW = 1_024
 """Plain terms that are looked for before a block is decomposed, where that is allowed; more of few outputs, since a
 decomposition is wasted where plain terms fit."""
 FEW_OUTPUTS = 8
+MANY_SIZES = 8
+"""So many maxima in one sum are 2^8 walls."""
 
 Values = tuple[tuple[Variable, Fraction], ...]
 
@@ -115,11 +120,11 @@ def compile_rules(
     start = time.perf_counter()
     refuse_products(specification)
     refuse_whole_norms(specification)
-    deadline.begin(NORMAL_FORM)
+    deadline.begin(_advised(NORMAL_FORM, specification))
     parts = components(
         conjuncts(normal_form(specification.formula)), specification.outputs
     )
-    deadline.begin(CONTRADICTION)
+    deadline.begin(_advised(CONTRADICTION, specification))
     points = [_surely_inside(component, deadline) for component in parts]
     doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
     _refuse_contradiction(specification, doubtful, deadline)
@@ -150,7 +155,7 @@ def compile_rules(
         _without_trivial(blocks),
         proof=None,  # type: ignore[arg-type]
     )
-    deadline.begin(PROOF)
+    deadline.begin(_advised(PROOF, specification))
     proof = proof_of(
         specification,
         found.blocks,
@@ -309,6 +314,14 @@ def _surely_inside(
     if len(rows) < len(component.conjuncts) or over_inputs:
         return None
     return interior(rows, deadline)
+
+
+def _advised(phase: Phase, specification: Specification) -> Phase:
+    """The phase with other advice where rules add up many sizes, each of which doubles the walls."""
+    for atom in atoms(specification.formula):
+        if sum(isinstance(s, Max) for s in atom.linear.symbols) >= MANY_SIZES:
+            return replace(phase, advice=SIZES)
+    return phase
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:

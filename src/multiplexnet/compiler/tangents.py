@@ -33,6 +33,8 @@ from multiplexnet.language.formula import (
     Linear,
     Norm,
     Symbol,
+    Variable,
+    holds,
     norm_in,
     symbols,
 )
@@ -71,6 +73,8 @@ def refutation(
     bounds = [part for part in known if isinstance(part, Atom)]
     if any(_is_far(row) for row in (*rows, *bounds)):
         return None  # geometry says so
+    if len(rows) == 1 and not bounds and _has_middle(rows[0]):
+        return None
     program = _Program([*rows, *bounds])
     depth, point = program.deepest(sandbox.deadline)
     if depth > 0:
@@ -82,6 +86,17 @@ def refutation(
         if questions.answer(rows) is False:
             return found
     return None
+
+
+def _has_middle(row: Atom) -> bool:
+    """Whether the point where the norm is least is known, and obeys."""
+    found = norm_in(row.linear)
+    if found is None or len(row.linear.summands) > 1:
+        return False
+    ends = reached(found[0])
+    point = {s: reach.middle for s, reach in ends.items() if isinstance(s, Variable)}
+    every = {s for argument in found[0].arguments for s in argument.symbols}
+    return every == point.keys() and holds(row, point)
 
 
 def _is_far(row: Atom) -> bool:

@@ -201,14 +201,13 @@ class ConeGauge:
     @cached_property
     def sizes(self) -> Vector:
         """At least ``|w_j| + |L e_j|`` for each coordinate j: how far a step along it may move the gauge."""
-        found = []
-        for j, own in enumerate(self.w):
-            square = Fraction(0)
-            for factor, row in zip(self.factors, self.L, strict=True):
-                if row[j]:
-                    square += factor * row[j] * row[j]
-            found.append(abs(own) + root_above(square))
-        return tuple(found)
+        squares = [Fraction(0)] * len(self.w)
+        for factor, row in zip(self.factors, self.L, strict=True):
+            for j, c in enumerate(row):
+                if c:
+                    squares[j] += factor * c * c
+        pairs = zip(self.w, squares, strict=True)
+        return tuple(abs(own) + root_above(square) for own, square in pairs)
 
 
 @dataclass(frozen=True)
@@ -248,8 +247,15 @@ class Cone:
 
     def at(self, point: Sequence[Fraction]) -> tuple[Vector, Fraction]:
         """``Y x + y`` and ``s·x + t``."""
-        inside = [dot(row, point) + c for row, c in zip(self.Y, self.y, strict=True)]
+        inside = []
+        for row, shift in zip(self._entries, self.y, strict=True):
+            inside.append(sum((c * point[j] for j, c in row), shift))
         return tuple(inside), dot(self.s, point) + self.t
+
+    @cached_property
+    def _entries(self) -> tuple[tuple[tuple[int, Fraction], ...], ...]:
+        """The places and coefficients of Y that are not 0, row by row."""
+        return tuple(tuple((j, c) for j, c in enumerate(row) if c) for row in self.Y)
 
     def square(self, values: Sequence[Fraction]) -> Fraction:
         """``Σ w_i v_i²``."""
@@ -272,7 +278,7 @@ class Cone:
     @cached_property
     def reaches(self) -> list[Reach | None]:
         """How far each coordinate gets within the norm."""
-        rows = [{j: c for j, c in enumerate(row) if c} for row in self.Y]
+        rows = [dict(row) for row in self._entries]
         return reaches(self.weights, rows, self.y, self.n)
 
     def moved(
@@ -313,12 +319,11 @@ class Cone:
     def _products(self, y0: Vector) -> Vector:
         """``y0·Y e_j`` with weights, for each coordinate j."""
         found = [Fraction(0)] * self.n
-        for weight, own, row in zip(self.weights, y0, self.Y, strict=True):
+        for weight, own, row in zip(self.weights, y0, self._entries, strict=True):
             factor = weight * own
             if factor:
-                for j, c in enumerate(row):
-                    if c:
-                        found[j] += factor * c
+                for j, c in row:
+                    found[j] += factor * c
         return tuple(found)
 
     @cached_property

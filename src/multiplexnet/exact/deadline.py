@@ -56,6 +56,10 @@ FEWER = (
     'build the layer with structure="cascade", give cover=rows (data that the terms must contain: sound, but not '
     "complete), or split the rules so that fewer outputs depend on each other"
 )
+SIZES = (
+    "write a sum of sizes such as norm(x, 1) <= 3 with outputs of their own for the sizes, t: real[12], "
+    "all(abs(x[i]) <= t[i] for i in range(12)) and sum(t) <= 3: it has 2^12 walls otherwise"
+)
 START = Phase("starting", "steps", "")
 NORMAL_FORM = Phase(
     "bringing the rules into normal form", "parts", "write fewer or shorter rules"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +56,11 @@ class FloatCone:
         columns = np.linalg.norm(self.Y, axis=0)
         found = float(np.linalg.norm(self.s)) + float(columns.max(initial=0.0))
         return found if 0 < found < np.inf else 1.0
+
+    @cached_property
+    def products(self) -> Array:
+        """``YᵀY``, which every step of a search needs."""
+        return np.asarray(self.Y.T @ self.Y)
 
     @property
     def scaled(self) -> FloatCone:
@@ -145,7 +151,7 @@ class Walls:
             room = (bound - length) * (bound + length)
             down = 2 * (bound * cone.s - cone.Y.T @ inside)
             gradient = gradient - down / room
-            curved = 2 * (np.outer(cone.s, cone.s) - cone.Y.T @ cone.Y)
+            curved = 2 * (np.outer(cone.s, cone.s) - cone.products)
             hessian = hessian + np.outer(down, down) / room**2 - curved / room
         return gradient, hessian
 

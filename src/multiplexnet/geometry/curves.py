@@ -48,6 +48,8 @@ __all__ = [
     "squares_completed",
 ]
 
+MANY = 100
+"""Of a ball with more outputs the middle is taken, without a search."""
 FURTHEST = power_of_two(450)
 """The numbers of a gauge up to here, and down to the inverse, are such that their squares are float64 numbers."""
 
@@ -214,6 +216,10 @@ def curved_anchor(
     Raises:
         ThinTermError: none was found.
     """
+    if not len(rows) and len(cones) == 1 and len(names) > MANY:
+        found = _best(rows, cones, [_middle(cones[0])], form)
+        if found is not None:
+            return found
     offers = list(curved_centres(rows, cones, deadline))
     found = _best(rows, cones, offers, form)
     if found is not None:
@@ -223,6 +229,16 @@ def curved_anchor(
     )
     walls = [*text(rows, names), *map(formula_text, atoms)]
     raise ThinTermError(walls, form.name, wider)
+
+
+def _middle(cone: Cone) -> Point:
+    """Where the norm is least, nearly: of a ball the deepest point."""
+    Y, y, _, _ = cone.floats
+    try:
+        found = np.linalg.solve(Y, -y)
+    except np.linalg.LinAlgError:
+        found = np.linalg.lstsq(Y, -y, rcond=None)[0]
+    return tuple(Fraction(float(c)) for c in found)
 
 
 def _best(

@@ -404,9 +404,9 @@ def _ranges(
 
 def _of_ellipsoid(component: RuleComponent) -> dict[Variable, OutputRange]:
     """The ranges of outputs that nothing bounds but one ball or ellipsoid; empty if it is not so."""
-    if len(component.conjuncts) != 1 or not isinstance(component.conjuncts[0], Atom):
+    row = component.conjuncts[0] if len(component.conjuncts) == 1 else None
+    if not isinstance(row, Atom):
         return {}
-    (row,) = component.conjuncts
     norm = norm_in(row.linear)
     if norm is None or norm[1] < 0 or len(row.linear.summands) > 1:
         return {}
