@@ -236,6 +236,21 @@ def test_a_loss_by_output_is_that_of_all_combinations(
     assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
 
 
+def test_an_infinite_loss_of_another_block_does_not_count() -> None:
+    """An output that costs infinity, at the point where the others stay, is no part of what a block costs."""
+    mux = Multiplexer(Rules("a <= -1 or a >= 1\nb <= -1 or b >= 1"))
+    raw = torch.randn(6, mux.in_features, requires_grad=True)
+
+    def f(x: Tensor) -> Tensor:
+        return torch.where(x > 0, x, torch.inf)
+
+    found = mux(raw).evidence_loss(f)
+    expected = mux(raw).evidence_loss(lambda x: f(x).sum(-1))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
+
+
 @pytest.mark.parametrize("given", [False, True], ids=["alike", "a prior"])
 def test_combinations_run_through_the_last_block_first(given: bool) -> None:
     """Log-probabilities of combinations are sums of those of the blocks; uniform ones are a single number."""

@@ -111,3 +111,15 @@ def test_rows_that_break_rules_are_told_from_those_that_rounding_breaks() -> Non
     assert len(told) == 1
     assert told[0].startswith(f"{broken:,} of 600 rows break rules (")
     assert f"by {broken}, " in told[0]
+
+
+def test_a_column_whose_first_cell_is_empty_is_rounded_to_the_second_nearest_step() -> (
+    None
+):
+    x = np.random.default_rng(0).uniform(0.1, 1, 60).tolist()
+    table = {"x": [None, 0.49999999999999, *x]}
+    said: list[str] = []
+    rules = "x: real?\nx < 0.5 or x >= 0.5000000001"
+    model = mx.Synthesizer(rules).fit(table, minutes=0, note=said.append)
+    assert any("in 1 row numbers are rounded to the second" in text for text in said)
+    assert mx.check(rules, model.sample(50, seed=0)).all_obey

@@ -188,7 +188,7 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """
     among = Among.of(choice.columns, rest.shape[-1])
     counts = _counts(choice)
-    counted = among.widened(counts.to(rest.dtype))
+    counted = among.widened(counts.to(rest.dtype)) > 0  # elsewhere f may be infinite
     instead = rest.index_select(-1, choice.columns)
     others = rest.index_fill(-1, choice.columns, 0.0)
     is_long = choice.size * rest.numel() > CHUNK
@@ -206,7 +206,8 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
         values = own(start, stop)
         if choice.inner:
             values = torch.where(counts[start:stop], values, instead)
-        return (f(among.widened(values) + others) * counted[start:stop]).sum(-1)
+        found = f(among.widened(values) + others)
+        return torch.where(counted[start:stop], found, 0.0).sum(-1)
 
     if is_apart:
         return _side_by_side([chunk(k, k + 1) for k in range(choice.size)])

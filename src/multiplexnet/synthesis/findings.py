@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from multiplexnet.compiler.explanation.words import counted
 from multiplexnet.errors import ContradictionError, MultiplexError
 from multiplexnet.language.formula import Category, Variable
 from multiplexnet.rules import Rules
@@ -99,8 +100,8 @@ def moved(count: int) -> Iterator[str]:
     """What is said of rows that were rounded otherwise than to the nearest steps."""
     if count:
         yield (
-            f"in {count:,} rows numbers are rounded to the second nearest step, which obeys the rules: the nearest one "
-            "does not"
+            f"in {counted(count, 'row')} numbers are rounded to the second nearest step, which obeys the rules: the "
+            "nearest one does not"
         )
 
 

@@ -35,8 +35,8 @@ def rows_together(values: Tensor, table: Tensor) -> int:
         >>> rows_together(torch.zeros(4099, 10), torch.zeros(10))
         1
     """
-    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return 1  # before a size is looked at: graphs are made for any
+    if _is_recorded():
+        return 1
     size = table.numel()
     if not 0 < size < LONG or values.numel() < FEWEST_ROWS * size:
         return 1
@@ -52,9 +52,16 @@ def rows_for_all(values: Tensor, table: Tensor) -> int:
         >>> rows_for_all(torch.zeros(4096, 1, 10), torch.zeros(5, 10))
         128
     """
+    if _is_recorded():
+        return 1
     if table.dim() != 2 or len(table) == 1 or values.dim() < 2 or values.shape[-2] != 1:
         return 1
     return rows_together(values, table[:1])
+
+
+def _is_recorded() -> bool:
+    """Whether sizes may not be looked at: graphs are made for any."""
+    return is_transformed() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 def repeated_apart(table: Tensor, rows: int) -> Tensor:

@@ -120,6 +120,4 @@ def _places(found: ReadTable, rounded: Rounded) -> int:
 
 def _written(cells: pl.Series, rows: NDArray[np.intp], new: pl.Series) -> pl.Series:
     """The cells with others in some rows."""
-    own = cells.to_numpy().copy()
-    own[rows] = new.to_numpy()
-    return pl.Series(cells.name, own, dtype=pl.String)
+    return cells.cast(pl.String).scatter(rows, new.cast(pl.String))
