@@ -705,6 +705,11 @@ WRITTEN = [
     ("x: real[2]; 4 - x[0]**2 - 2*x[1]**2 > 0", "x[0]**2 + 2*x[1]**2 < 4"),
     ("x: real[2]; sum(v**2 for v in x) / 2 <= 3", "x[0]**2 + x[1]**2 <= 6"),
     ("x: real; x**2 <= 4", "abs(x) <= 2"),
+    ("x: real[2]; (x[0] + x[1])**2 <= 4", "(x[0] + x[1])**2 <= 4"),
+    ("x: real[2]; (3*x[0] - x[1] - 1)**2 > 4", "(3*x[0] - x[1] - 1)**2 > 4"),
+    ("x: real[2]; abs(x[0] + x[1]) <= 2", "abs(x[0] + x[1]) <= 2"),
+    ("x: real[2]; norm(x, 2, [4, 4]) <= 1e-200", "x[0]**2 + x[1]**2 <= 25e-402"),
+    ("x: real[2]; norm([x[0], x[1], 4]) <= 5", "x[0]**2 + x[1]**2 <= 9"),
     ("x: real[2]; norm([3, 4]) <= x[0]", "x[0] >= 5"),
     ("x: real[2]; norm([1, 1]) <= 1.5 and x[0] <= 1", "x[0] <= 1"),
     ("x: real[2]; t: real; norm(x) <= 2*t + 1", "norm([x[0], x[1]]) <= 2*t + 1"),
@@ -931,6 +936,111 @@ def test_violations_do_not_overflow(rule: str) -> None:
     x = np.array([[1e160, 0.0], [-1e300, 1e-300], [1e308, 0.0]])
     found = mx.Rules(f"x: real[2]; {rule}").violation(x)[:, 0]
     assert np.abs(found / [1e160, 1e300, 1e308] - 1).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("rule", "x", "distance"),
+    [
+        ("norm(x) <= 1e-200", [3.0, 4.0], 5.0),
+        ("norm(x) <= 1e-300", [3e20, 4e20], 5e20),
+        ("norm(x) <= 1e200", [3e200, 0.0], 2e200),
+        ("x @ x <= 1e-400", [3.0, 4.0], 5.0),
+        ("norm(x, 2, [4, 4]) <= 1e-200", [3.0, 4.0], 5.0),
+        ("2*(x @ x) <= 3e-400", [3.0, 4.0], 5.0),
+        ("(x[0] + x[1])**2 <= 4", [5.0, 0.0], 3 / 2**0.5),
+        ("(x[0] + x[1])**2 <= 2", [5.0, 0.0], 5 / 2**0.5 - 1),
+        ("(3*x[0])**2 <= 36", [5.0, 0.0], 3.0),
+        ("norm([x[0], x[1], 4]) <= 5", [3.0, 4.0], 2.0),
+        ("x[0]**2 + (x[0] - 2)**2 + 2*x[1]**2 <= 4", [1.0, 4.0], 3.0),
+        ("norm(x) <= 0", [3.0, 4.0], 4.0),  # x[0] == 0 and x[1] == 0
+    ],
+)  # fmt: skip
+def test_violations_are_lengths(rule: str, x: list[float], distance: float) -> None:
+    found = mx.Rules(f"x: real[2]; {rule}").violation(np.array(x))
+    assert abs(found[0] / distance - 1) < 1e-12
+
+
+# --- squares that depend on each other --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("squares", "independent"),
+    [
+        ("x[0]**2 + (x[0] - 2)**2 + x[1]**2 <= 4", "2*(x[0] - 1)**2 + x[1]**2 <= 2"),
+        ("x[0]**2 + (x[0] - 2)**2 + x[1]**2 <= 2", "x[0] == 1 and x[1] == 0"),
+        ("x[0]**2 + (x[0] - 2)**2 + x[1]**2 < 2", "False"),
+        ("norm([x[0], x[1], 4]) <= 5", "x @ x <= 9"),
+        ("not norm([x[0], x[1], 4]) >= 5", "x @ x < 9"),
+        ("norm([x[0], x[1], 4]) <= 4", "x[0] == 0 and x[1] == 0"),
+        ("norm([x[0], x[1], 4]) <= 3.9", "False"),
+        ("norm([x[0], x[0] - 6]) <= 6", "abs(x[0] - 3) <= 3"),
+        ("x[0]**2 + (x[0] - x[1])**2 + x[1]**2 <= 6", "quad(x, [[2, -1], [-1, 2]]) <= 6"),
+    ],
+)  # fmt: skip
+def test_dependent_squares_are_taken_apart(squares: str, independent: str) -> None:
+    first, second = (parse(f"x: real[2]; {rule}") for rule in (squares, independent))
+    assert first.formula == second.formula
+
+
+def test_dependent_squares_say_the_same() -> None:
+    generator = np.random.default_rng(4)
+    for _ in range(60):
+        a, b, c, d, e, f, g, h = (int(k) for k in generator.integers(-3, 4, 8))
+        parts = [f"{a}*x[0] + {b}*u + {g}", f"{c}*x[0] + {d}*x[1]", f"x[1] - {h}", f"x[0] + {e}*u", "3"]  # fmt: skip
+        weights = [int(k) for k in generator.integers(1, 5, len(parts))]
+        rule = f"norm([{', '.join(parts)}], 2, {weights}) <= {8 + f}"
+        rules = mx.Rules(f"x: real[2]; u: input; {rule} or x[0] >= 100")
+        x = generator.integers(-8, 9, (200, 2)) / 4
+        u = generator.integers(-8, 9, 200) / 4
+        y, z = x.T
+        values = [a * y + b * u + g, c * y + d * z, z - h, y + e * u, 3 + 0 * u]
+        square = sum(w * v * v for w, v in zip(weights, values, strict=True))
+        assert (rules.satisfied(x, u=u) == (square <= (8 + f) ** 2)).all()
+
+
+def test_the_ends_of_dependent_squares_are_told() -> None:
+    ball = "x: real[2]; x[0]**2 + (x[0] - 2)**2 + x[1]**2 <= 4"
+    side = 2**0.5
+    told: list[tuple[str, list[tuple[float, float]]]] = [
+        (ball, [(0, 2), (-side, side)]),
+        (f"{ball}; x[0] + x[1] == 1", [(0, 2), (-1, 1)]),
+        (f"{ball}; x[0] >= -5", [(0, 2), (-side, side)]),
+        ("x: real[2]; norm([x[0], x[1], 4]) <= 5", [(-3, 3), (-3, 3)]),
+        ("x: real[2]; x[0]**2 + (x[0] - 2)**2 + x[1]**2 <= 2", [(1, 1), (0, 0)]),
+    ]
+    for text, ends in told:
+        found = explain(parse(text)).ranges
+        for r, (lower, upper) in zip(found, ends, strict=True):
+            assert r.lower is not None
+            assert r.upper is not None
+            assert abs(float(r.lower) - lower) < 1e-9
+            assert abs(float(r.upper) - upper) < 1e-9
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["x[0]**2 + (x[0] - 2)**2 + x[1]**2 <= 2", "norm([x[0] - 1, x[1], 4]) <= 4"],
+)
+def test_dependent_squares_of_one_point_are_a_term(point: str) -> None:
+    rules = mx.Rules(f"x: real[2]; ({point}) or x[0] >= 9")
+    mux = mx.Multiplexer(rules).eval()
+    x = mux(torch.randn(50, mux.in_features)).best()
+    assert rules.satisfied(x).all()
+    terms = compile_rules(rules.specification).blocks[0].terms
+    said = {" and ".join(map(formula_text, term.rows)) for term in terms}
+    assert said == {"x[0] == 1 and x[1] == 0", "x[0] >= 9"}
+
+
+def test_many_dependent_squares_are_read_at_once() -> None:
+    many = "sum(v**2 + (v - 2)**2 for v in x) <= 1200"
+    rules = mx.Rules(f"x: real[500]; {many}")
+    assert len(str(rules)) < 100_000
+    n = 30
+    A = np.random.default_rng(0).normal(size=(60, n)).round(3)
+    sums = [" + ".join(f"({c})*x[{j}]" for j, c in enumerate(row)) for row in A]
+    rules = mx.Rules(f"x: real[{n}]; norm([{', '.join(f'{s} + 1' for s in sums)}]) <= 100")  # fmt: skip
+    x = mx.Multiplexer(rules).eval()(torch.randn(20, n)).best()
+    assert rules.satisfied(x).all()
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------

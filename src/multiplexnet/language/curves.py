@@ -9,7 +9,12 @@ First its squares are completed, which moves what the other side has of the same
     Σ w_i l_i² ≤ c    is   √(Σ (w_i / c) l_i²) ≤ 1                for a number c > 0
     Σ w_i l_i² ≤ s    is   √(Σ 4 w_i l_i² + (s − 1)²) ≤ s + 1     for an expression s
 
-and for a number c < 0 there is no point. A norm that is compared with a number is multiplied by a positive one, so that
+and for a number c < 0 there is no point. Squares of which some are combinations of others and of numbers are taken
+apart into independent ones around the centre, and what they are at least goes to the other side (:func:`independent`):
+
+    x² + (x − 2)² + y² ≤ 4    is   2 (x − 1)² + y² ≤ 2
+
+A norm that is compared with a number is multiplied by a positive one, so that
 by how much the comparison fails is a length, the same however the set is written (:func:`settled`).
 
 The outside of such a set is not convex, so nothing may negate the comparison.
@@ -41,6 +46,7 @@ from multiplexnet.language.formula import (
     compare,
     conjunction,
     maximum,
+    negation,
     norm_in,
     sign,
     symbols,
@@ -52,6 +58,7 @@ __all__ = [
     "completed",
     "flattened",
     "form_of",
+    "independent",
     "is_constant",
     "length",
     "merged",
@@ -71,8 +78,12 @@ Square = tuple[Fraction, Linear]
 
 LONG = 128
 """Numbers with more bits than this are long."""
+MANY = 16
+"""Sums of more variables than this are long."""
 FURTHEST = 1e150
-"""A comparison is not multiplied by more than this, nor by less than its inverse."""
+"""Of a norm with longer expressions, or shorter ones than its inverse, no length is told."""
+FAR = 300
+"""Weights with more binary digits than this before the point, or zeros behind it, are measured in another unit."""
 
 OUTSIDE = (
     "the outside of a ball, an ellipsoid or a cone is not convex, and no map of one piece reaches it: keep "
@@ -138,7 +149,9 @@ def within(squares: Sequence[Square], rest: Linear, relation: Relation) -> Formu
         return settled(length(squares) - number, relation)
     unit = [(w / number, linear) for w, linear in merged(squares)]
     if len(unit) == 1 and (size := root(1 / unit[0][0])) is not None:
-        return Atom(maximum([unit[0][1], -unit[0][1]]) - size, relation)
+        own = unit[0][1]
+        scale = radius(Norm((Fraction(1),), (own,)), Fraction(1))
+        return Atom((maximum([own, -own]) - size) * scale, relation)
     return settled(length(unit) - 1, relation)
 
 
@@ -216,10 +229,10 @@ def _subtract(
 def settled(linear: Linear, relation: Relation) -> Formula:
     """``linear relation 0``, a norm that is compared with a number in one of few ways.
 
-    One that is compared with 0 or less is written without it; otherwise the number goes into the weights, unless all
-    of these are 1. Then ``norm <= 1`` is multiplied by a length r, by the radius of a ball and for an ellipsoid by its
-    shortest half axis or less: outside, ``r · (norm − 1)`` is the distance from the ball, and no more than that from
-    the ellipsoid.
+    One that is compared with 0 or less is written without it; one of dependent expressions with independent ones;
+    otherwise the number goes into the weights, unless all of these are 1. Then ``norm <= 1`` is multiplied by a length
+    r, by the radius of a ball and for an ellipsoid by its shortest half axis or less: outside, ``r · (norm − 1)`` is
+    the distance from the ball, and no more than that from the ellipsoid.
     """
     found = norm_in(linear)
     if found is not None and is_constant(linear):
@@ -233,13 +246,133 @@ def settled(linear: Linear, relation: Relation) -> Formula:
     bound = -linear.constant / coefficient
     if bound <= 0:
         return Atom(linear, relation)
-    scale = radius(norm, bound)
+    fewer = independent(norm)
+    if fewer is not None:
+        squares, least = fewer
+        room = Linear.number(least - bound * bound)
+        if coefficient > 0:
+            return within(squares, room, relation)
+        return negation(within(squares, room, "<" if relation == "<=" else "<="))
     if any(weight != 1 for weight in norm.weights):
         scaled = tuple(weight / (bound * bound) for weight in norm.weights)
-        unit = Linear.of(Norm(scaled, norm.arguments)) - 1
-    else:
-        unit = (Linear.of(norm) - bound) * (1 / bound)
-    return Atom(unit * (scale if coefficient > 0 else -scale), relation)
+        norm = Norm(scaled, norm.arguments)
+        bound = Fraction(1)
+    missed = Linear.of(norm) - bound
+    scale = radius(norm, Fraction(1))
+    return Atom(missed * (scale if coefficient > 0 else -scale), relation)
+
+
+def independent(norm: Norm) -> tuple[list[Square], Fraction] | None:
+    """The norm's square as squares of independent expressions and the least that it can be; ``None``: as it stands.
+
+    It stands if its expressions are independent, or so many with so many variables that their numbers would be long.
+
+    Example:
+        >>> x, y = (Linear.of(Variable(name, i)) for i, name in enumerate("xy"))
+        >>> one = Fraction(1)
+        >>> (first, second), least = independent(Norm((one, one, one), (x, x - 2, y)))
+        >>> first == (2, x - 1), second == (1, y), least
+        (True, True, Fraction(2, 1))
+        >>> independent(Norm((one, one), (x + y, y - 2))) is None
+        True
+    """
+    parts = [part for part in _shared(norm.arguments) if _depend(norm, part)]
+    if not parts:
+        return None
+    moved: set[int] = set()
+    pairs = list(zip(norm.weights, norm.arguments, strict=True))
+    found: list[Square] = []
+    for part in parts:
+        squares = _taken_apart([pairs[i] for i in part])
+        if squares is not None:
+            found += squares
+            moved.update(part)
+    if not moved:
+        return None
+    found += [square for i, square in enumerate(pairs) if i not in moved]
+    least = sum(
+        (w * own.constant**2 for w, own in found if own.is_constant), Fraction(0)
+    )
+    return [square for square in found if not square[1].is_constant], least
+
+
+def _taken_apart(squares: Sequence[Square]) -> list[Square] | None:
+    """Their sum as squares of independent expressions and of a number, outputs before inputs; ``None`` if it is large.
+
+    Those of long sums have numbers of so many digits that all that follows takes longer than it is worth.
+    """
+    if any(len(linear.summands) > MANY for _, linear in squares):
+        return None
+    names = dict.fromkeys(s for _, linear in squares for s in linear.symbols)
+    variables = [s for s in names if isinstance(s, Variable)]
+    if len(variables) < len(names):
+        return None
+    variables.sort(key=lambda v: (v.is_input, v.index))
+    places: dict[Symbol, int] = {v: i for i, v in enumerate(variables)}
+    n = len(variables)
+    Q = [[Fraction(0)] * (n + 1) for _ in range(n + 1)]
+    for weight, linear in squares:
+        held = [(places[s], c) for s, c in linear.summands]
+        held.append((n, linear.constant))
+        for i, a in held:
+            own = weight * a
+            for j, b in held:
+                Q[i][j] += own * b
+    one = Linear.number(Fraction(1))
+    found = squares_of(Q, [*map(Linear.of, variables), one])
+    assert found is not None  # a sum of squares is never negative
+    is_large = n > MANY and any(_is_long(linear) for _, linear in found)
+    return None if is_large else found
+
+
+def _shared(linears: Sequence[Linear]) -> list[list[int]]:
+    """The places of expressions that may depend on each other, those with variables in common together.
+
+    An expression with a variable of its own takes part in no dependence; without it, others may have one.
+    """
+    holders: dict[Symbol, set[int]] = {}
+    for i, linear in enumerate(linears):
+        for symbol in linear.symbols:
+            holders.setdefault(symbol, set()).add(i)
+    left = dict.fromkeys(range(len(linears)))
+    alone = [symbol for symbol, held in holders.items() if len(held) == 1]
+    while alone:
+        for i in list(holders[alone.pop()]):
+            del left[i]
+            for symbol in linears[i].symbols:
+                holders[symbol].discard(i)
+                if len(holders[symbol]) == 1:
+                    alone.append(symbol)
+    found = []
+    while left:
+        fresh = [next(iter(left))]
+        del left[fresh[0]]
+        part = []
+        while fresh:
+            i = fresh.pop()
+            part.append(i)
+            for symbol in linears[i].symbols:
+                beside = [j for j in holders[symbol] if j in left]
+                fresh += beside
+                for j in beside:
+                    del left[j]
+        found.append(sorted(part))
+    return found
+
+
+def _depend(norm: Norm, part: Sequence[int]) -> bool:
+    """Whether some combination of these arguments, not all of its numbers 0, is constant."""
+    echelon: list[tuple[Symbol, dict[Symbol, Fraction]]] = []
+    for i in part:
+        row = dict(norm.arguments[i].summands)
+        for pivot, other in echelon:
+            if factor := row.get(pivot):
+                _subtract(row, other, factor)
+        if not row:
+            return True
+        pivot, c = next(iter(row.items()))
+        echelon.append((pivot, {symbol: a / c for symbol, a in row.items()}))
+    return False
 
 
 def radius(norm: Norm, bound: Fraction) -> Fraction:
@@ -255,10 +388,11 @@ def radius(norm: Norm, bound: Fraction) -> Fraction:
         (Fraction(3, 1), Fraction(3, 2))
     """
     products: dict[Symbol, dict[Symbol, float]] = {}
+    unit = _unit(max(norm.weights))
     try:
         for weight, argument in zip(norm.weights, norm.arguments, strict=True):
             held = [(s, float(c)) for s, c in argument.summands if not _is_input(s)]
-            size = float(weight)
+            size = float(weight / (unit * unit) if unit != 1 else weight)
             for symbol, c in held:
                 row = products.setdefault(symbol, {})
                 for other, d in held:
@@ -266,13 +400,20 @@ def radius(norm: Norm, bound: Fraction) -> Fraction:
         largest = max(
             (sum(map(abs, row.values())) for row in products.values()), default=0.0
         )
-        length = float(bound) / sqrt(largest)
+        inverse = 1 / sqrt(largest)
     except (OverflowError, ZeroDivisionError, ValueError):  # beyond floats
-        return Fraction(1)
-    if not 1 / FURTHEST < length < FURTHEST:
-        return Fraction(1)
-    short = Fraction(length).limit_denominator(1 << 20)
-    return short if abs(short - length) <= 1e-14 * length else Fraction(length)
+        return bound
+    if not 1 / FURTHEST < inverse < FURTHEST:
+        return bound
+    exact = Fraction(inverse) * bound / unit
+    short = exact.limit_denominator(1 << 20)
+    return short if abs(short - exact) <= exact / 10**14 else exact
+
+
+def _unit(number: Fraction) -> Fraction:
+    """1, or a power of two near the root of a number that is far from it."""
+    bits = number.numerator.bit_length() - number.denominator.bit_length()
+    return Fraction(1) if abs(bits) < FAR else Fraction(2) ** (bits // 2)
 
 
 def flattened(linear: Linear, relation: Relation) -> Formula | None:
@@ -328,14 +469,17 @@ def squares_of(
         coefficients: dict[Symbol, Fraction] = {}
         constant = Fraction(0)
         for factor, own in zip(factors, x[k:], strict=True):
+            if not factor:
+                continue
             constant += factor * own.constant
             for symbol, c in own.summands:
                 coefficients[symbol] = (
                     coefficients.get(symbol, Fraction(0)) + factor * c
                 )
         found.append((pivot, Linear.total(coefficients, constant)))
-        for i in range(k + 1, n):
-            for j in range(i, n):
+        held = [i for i in range(k + 1, n) if column[i - k]]
+        for at, i in enumerate(held):
+            for j in held[at:]:
                 rest[i][j] -= factors[i - k] * column[j - k]
                 rest[j][i] = rest[i][j]
     return found

@@ -13,7 +13,7 @@ from itertools import groupby
 from math import gcd, lcm
 from typing import Literal
 
-from multiplexnet.language.curves import form_of
+from multiplexnet.language.curves import form_of, radius
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -271,6 +271,22 @@ def _curved_text(linear: Linear, relation: Relation) -> str | None:
     return f"{_sum_text(parts)} {relation} {number_text(bound * bound * scale)}"
 
 
+def _square_text(linear: Linear, relation: Relation) -> str | None:
+    """``(x + y)**2 <= 4`` or ``(x + y)**2 > 4``, where an absolute value is multiplied so that it is a distance."""
+    match linear.summands:
+        case ((Max(arguments), c),) if c != 1 and c != -1 and _is_abs(arguments):
+            own = max(arguments, key=_leads)
+        case _:
+            return None
+    bound = -linear.constant / c
+    if bound <= 0 or any(_unit_size(symbol) != 1 for symbol in own.symbols):
+        return None
+    if abs(c) != radius(Norm((Fraction(1),), (own,)), Fraction(1)):
+        return None
+    written = relation if c > 0 else _TURNED[relation]
+    return f"({linear_text(own)})**2 {written} {number_text(bound * bound)}"
+
+
 def _factor_text(symbol: Symbol) -> str:
     return _part(symbol, Fraction(1)).text
 
@@ -401,6 +417,8 @@ def _bound_text(bound: Fraction, linear: Linear) -> str:
 def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
     if relation in ("<=", "<") and (curved := _curved_text(linear, relation)):
         return curved
+    if relation in ("<=", "<") and (square := _square_text(linear, relation)):
+        return square
     linear = _in_units(linear)
     parts = _parts(linear)
     bound = -linear.constant
