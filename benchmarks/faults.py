@@ -465,8 +465,6 @@ FAULTS = (
     Fault("ranges in ONNX", "their ends are plain numbers, which its exporter makes float32", lambda: [
         (ranges, "exact_number", _unchanged), (trial_module, "RECORDED", 1.0)],
         by="a recorded graph", among=("inputs",)),
-    Fault("derivatives of ends", "forward mode stops where rounding reaches an end", lambda: [
-        (intervals, "_held", Tensor.clamp)], by="forward mode", among=("balances",)),
     Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
     Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
         (Choice, "stand_in", lambda self: None)], by="losses", among=("deciding", "inputs", "wide")),
