@@ -23,6 +23,7 @@ from multiplexnet.errors import ShapeError
 from multiplexnet.layer.combinations import Among, Combinations, Narrow, cut, held
 from multiplexnet.transforms.base import (
     Differentiable,
+    is_for_any_size,
     is_transformed,
     largest_seen,
     recorded,
@@ -92,7 +93,7 @@ def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
 
 def _are_short_rows(logits: Tensor) -> bool:
     """Whether torch spends most of its time on the beginnings of rows: few terms, of many rows."""
-    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if is_for_any_size():
         return False
     count = logits.shape[-1]
     return 1 < count < SHORT and logits.numel() >= MANY * count
@@ -449,7 +450,7 @@ def _are_told_apart(choice: Choice) -> bool:
 
     ``(*batch, K, D)`` with ``(*batch, 1, D)`` is computed row by row, ``(*batch, 1, D)`` as one long row.
     """
-    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if is_for_any_size():
         return False
     rows = choice.raw[..., 0].numel()
     return 1 < choice.size < SHORT and choice.columns.numel() < SHORT and rows >= LONG

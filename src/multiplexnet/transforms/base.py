@@ -52,6 +52,7 @@ __all__ = [
     "in_full_precision",
     "is_exported",
     "is_followed",
+    "is_for_any_size",
     "is_forward_mode",
     "is_transformed",
     "largest_seen",
@@ -340,6 +341,11 @@ def is_transformed() -> bool:
     if torch.compiler.is_compiling():
         return True
     return bool(torch._C._are_functorch_transforms_active())
+
+
+def is_for_any_size() -> bool:
+    """Whether sizes may not be looked at: graphs are made for batches of any size."""
+    return is_transformed() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 def can_overwrite() -> bool:

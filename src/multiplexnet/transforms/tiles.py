@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from math import gcd
 
-import torch
 from torch import Tensor
 
-from multiplexnet.transforms.base import is_transformed
+from multiplexnet.transforms.base import is_for_any_size
 
 __all__ = ["plus", "repeated", "repeated_apart", "rows_for_all", "rows_together"]
 
@@ -35,7 +34,7 @@ def rows_together(values: Tensor, table: Tensor) -> int:
         >>> rows_together(torch.zeros(4099, 10), torch.zeros(10))
         1
     """
-    if _is_recorded():
+    if is_for_any_size():
         return 1
     size = table.numel()
     if not 0 < size < LONG or values.numel() < FEWEST_ROWS * size:
@@ -52,16 +51,11 @@ def rows_for_all(values: Tensor, table: Tensor) -> int:
         >>> rows_for_all(torch.zeros(4096, 1, 10), torch.zeros(5, 10))
         128
     """
-    if _is_recorded():
+    if is_for_any_size():
         return 1
     if table.dim() != 2 or len(table) == 1 or values.dim() < 2 or values.shape[-2] != 1:
         return 1
     return rows_together(values, table[:1])
-
-
-def _is_recorded() -> bool:
-    """Whether sizes may not be looked at: graphs are made for any."""
-    return is_transformed() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
 
 
 def repeated_apart(table: Tensor, rows: int) -> Tensor:

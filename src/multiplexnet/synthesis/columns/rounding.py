@@ -92,11 +92,11 @@ def checked(rules: Rules, found: ReadTable) -> CheckedTable:
     lost[rows[is_lost]] = True
     values = found.values.copy()
     values[rows[~is_lost]] = own.values[~is_lost]
-    columns = [
-        _written(found.exact[name], rows, own.exact[name].zip_with(pl.Series(~is_lost), cells[rows]))
-        for cells in (rounded.cells for rounded in found.rounded)
-        for name in (cells.name,)
-    ]  # fmt: skip
+    columns = []
+    for rounded in found.rounded:
+        name = rounded.cells.name
+        texts = own.exact[name].zip_with(pl.Series(~is_lost), rounded.cells[rows])
+        columns.append(_written(found.exact[name], rows, texts))
     found = replace(found, values=values, exact=found.exact.with_columns(columns))
     count = len(rows) - int(is_lost.sum())
     return CheckedTable(found, check(rules, found.exact), count, lost)
