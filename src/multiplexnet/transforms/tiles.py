@@ -29,6 +29,7 @@ def rows_together(values: Tensor, table: Tensor) -> int:
     """How many rows of values, ``(*batch, *table.shape)``, are to be taken together; 1: each by itself.
 
     Example:
+        >>> import torch
         >>> rows_together(torch.zeros(4096, 10), torch.zeros(10))
         128
         >>> rows_together(torch.zeros(4099, 10), torch.zeros(10))
@@ -48,6 +49,7 @@ def rows_for_all(values: Tensor, table: Tensor) -> int:
     """How many rows of values, ``(*batch, 1, n)``, are taken together by each row of a table, ``(T, n)``; 1: none.
 
     Example:
+        >>> import torch
         >>> rows_for_all(torch.zeros(4096, 1, 10), torch.zeros(5, 10))
         128
     """
@@ -62,6 +64,7 @@ def repeated_apart(table: Tensor, rows: int) -> Tensor:
     """Each row of a table ``(T, n)`` for so many rows, ``(T, 1, rows · n)``.
 
     Example:
+        >>> import torch
         >>> repeated_apart(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), 2)
         tensor([[[1., 2., 1., 2.]],
         <BLANKLINE>
@@ -75,6 +78,7 @@ def repeated(table: Tensor, rows: int) -> Tensor:
     """The table for so many rows, one after another.
 
     Example:
+        >>> import torch
         >>> repeated(torch.tensor([1.0, 2.0]), 2)
         tensor([1., 2., 1., 2.])
     """
@@ -85,6 +89,7 @@ def plus(values: Tensor, table: Tensor) -> Tensor:
     """``values + table``.
 
     Example:
+        >>> import torch
         >>> plus(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
         tensor([[1., 2.],
                 [1., 2.]])
