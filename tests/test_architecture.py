@@ -220,3 +220,9 @@ def test_no_conditional_stands_inside_another() -> None:
             if len(conditionals(node)) > 1:
                 found.append(f"{name_of(path)}:{node.lineno}")
     assert found == []
+
+
+def test_contexts_of_z3_are_made_in_one_place() -> None:
+    """Others end the process where an expression is collected in another thread."""
+    made = [path for path in FILES if "z3.Context(" in path.read_text("utf-8")]
+    assert made == [ROOT / "smt" / "context.py"]

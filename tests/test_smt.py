@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import combinations
 
@@ -108,6 +110,48 @@ def test_contexts_are_kept_apart() -> None:
     formula = Or((Atom(n + on, "<="), Atom(x, "<")))
     assert to_z3(formula, context=context).ctx is context
     assert to_z3(formula).ctx is z3.main_ctx()
+
+
+COLLECTED_IN_ANOTHER_THREAD = """
+import gc
+import threading
+
+import z3
+
+from multiplexnet.smt.context import new_context
+
+class Ring:
+    def __init__(self, held):
+        self.held = held
+        self.itself = self
+
+def collect():
+    while not is_done.wait(0.01):
+        gc.collect()
+
+context = new_context()
+names = [z3.Int(f"x{i}", context) for i in range(50)]
+rows = [z3.Sum([names[(k + j) % 50] * (j + 1) for j in range(10)]) <= k for k in range(100)]
+gc.disable()
+is_done = threading.Event()
+collector = threading.Thread(target=collect)
+collector.start()
+for turn in range(40):
+    for k in range(200):
+        Ring([names[(k * 7 + j) % 50] * (turn * 31 + j * k + 2) <= j * k for j in range(20)])
+    solver = z3.SimpleSolver(ctx=context)
+    solver.add(*rows)
+    assert solver.check() == z3.sat
+is_done.set()
+collector.join()
+"""
+
+
+def test_garbage_may_be_collected_in_another_thread() -> None:
+    """With z3's own contexts, this ends the process within four seconds."""
+    command = [sys.executable, "-c", COLLECTED_IN_ANOTHER_THREAD]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
 
 
 # --- questions ------------------------------------------------------------------------------------------------------

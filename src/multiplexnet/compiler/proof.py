@@ -48,6 +48,7 @@ from multiplexnet.language.formula import (
     operands,
     variables,
 )
+from multiplexnet.smt.context import new_context
 from multiplexnet.smt.encoder import Z3Encoder, domain_z3, input_range_z3
 from multiplexnet.smt.search import Questions, decided
 
@@ -180,7 +181,7 @@ class _Checker:
         tangents: Sequence[Tangent] = (),
     ) -> None:
         self._deadline = deadline
-        self._context = z3.Context()
+        self._context = new_context()
         self._encoder = Z3Encoder(self._context, plain_norms=True)
         self._claims = claims
         # the formula is kept beside its result, so that its id stays its own

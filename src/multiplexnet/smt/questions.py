@@ -23,6 +23,7 @@ from multiplexnet.language.formula import (
     negation,
 )
 from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.smt.context import new_context
 from multiplexnet.smt.encoder import (
     Z3Encoder,
     constant_z3,
@@ -156,7 +157,7 @@ def _together(
 def _solver(
     variables: Sequence[Variable], facts: Sequence[Formula] | None = None
 ) -> tuple[Z3Encoder, z3.Solver]:
-    context = z3.Context()
+    context = new_context()
     solver = z3.Solver(ctx=context)
     solver.add(*domain_z3(variables, context=context))
     solver.add(*input_range_z3(variables, context=context))
@@ -290,7 +291,7 @@ class _HittingSets:
 
     def __init__(self, deadline: Deadline) -> None:
         self.deadline = deadline
-        self.context = z3.Context()
+        self.context = new_context()
         self.solver = z3.Solver(ctx=self.context)
         self.switches: dict[int, z3.BoolRef] = {}
 

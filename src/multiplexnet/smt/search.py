@@ -29,6 +29,7 @@ from multiplexnet.language.formula import (
     Variable,
     ends,
 )
+from multiplexnet.smt.context import new_context
 from multiplexnet.smt.encoder import COMPARE, joined
 
 __all__ = ["Model", "Questions", "Sandbox", "decided"]
@@ -78,7 +79,7 @@ class Sandbox:
 
     @cached_property
     def context(self) -> Any:
-        return z3.Context()  # which takes 5 ms: boxes need none
+        return new_context()  # which takes 5 ms: boxes need none
 
     def solver(self, *assertions: Any) -> Any:
         solver = z3.SimpleSolver(ctx=self.context)

@@ -26,6 +26,7 @@ from multiplexnet.language.formula import (
     ends,
     symbols,
 )
+from multiplexnet.smt.context import new_context
 from multiplexnet.smt.encoder import Z3Encoder
 from multiplexnet.smt.from_z3 import Constant, WrittenRule, specification
 from multiplexnet.smt.script import Command, Script, Token, blank
@@ -375,7 +376,7 @@ def _parsed(script: Script) -> list[z3.BoolRef]:
     if "\0" in text:
         raise script.error("the text contains a null character", text.index("\0"))
     try:
-        return list(z3.parse_smt2_string(text, ctx=z3.Context()))
+        return list(z3.parse_smt2_string(text, ctx=new_context()))
     except (z3.Z3Exception, UnicodeError) as error:
         raise _rewritten(error, script) from None
 

@@ -30,6 +30,7 @@ from multiplexnet.compiler.cascade.late_rows import eased, is_late
 from multiplexnet.compiler.cascade.projection.project import projection
 from multiplexnet.compiler.cascade.projection.rows import Clause, Row
 from multiplexnet.language.formula import Atom, Variable
+from multiplexnet.smt.context import new_context
 
 __all__ = ["Proof", "proof_of"]
 
@@ -110,7 +111,7 @@ class _Questions:
     """Clauses of rows as z3 expressions, over real and over whole numbers."""
 
     def __init__(self, cascade: Cascade) -> None:
-        self._context = z3.Context()
+        self._context = new_context()
         self._ranges = cascade.ranges
         self.count = 0
         self._names = {

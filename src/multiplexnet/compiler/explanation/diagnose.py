@@ -73,6 +73,7 @@ from multiplexnet.language.formula import (
     symbols,
 )
 from multiplexnet.language.missing import is_missing
+from multiplexnet.smt.context import new_context
 from multiplexnet.smt.questions import (
     Z3Encoder,
     domain_z3,
@@ -333,7 +334,7 @@ def _superfluous(
 ) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     """Rules that are always true, and other rules that follow from the rest."""
     deadline.begin(SUPERFLUOUS)
-    context = z3.Context()
+    context = new_context()
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
     solver.add(*input_range_z3(specification.variables, context=context))
