@@ -520,6 +520,24 @@ def test_rules_that_are_too_dense_to_be_projected_are_learned(
     assert mx.check(DENSE, model.sample(500)).all_obey
 
 
+def test_choices_that_no_rule_mentions_come_last() -> None:
+    towns = ", ".join(f'"town {k}"' for k in range(11))
+    rules = mx.Rules(f"""
+        risk: bool; kind: {{"a", "b", "c"}}?; town: {{{towns}}}; half: int[4, 5]; paid: bool; age: int[0, 120]
+        implies(paid, age >= 18)
+    """)
+    order = allowed_by(rules.specification).columns
+    assert [column.name for column in order] == [
+        "town",
+        "paid",
+        "age",
+        "missing(kind)",
+        "kind",
+        "risk",
+        "half",
+    ]
+
+
 def test_nothing_learned_yet() -> None:
     with pytest.raises(TableError, match="call fit"):
         mx.Synthesizer("x: int[0, 3]").sample(3)

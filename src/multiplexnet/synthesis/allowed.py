@@ -12,7 +12,7 @@ the others of its batch do, and is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,10 +34,21 @@ from multiplexnet.errors import (
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
-from multiplexnet.language.formula import Specification, Variable, ends, variables
+from multiplexnet.language.formula import (
+    Category,
+    Real,
+    Specification,
+    Variable,
+    count_of,
+    ends,
+    variables,
+)
 from multiplexnet.transforms.cascade.walk import Option, Walk
 
 __all__ = ["AllowedRows", "LeftIntervals", "RowBatch", "allowed_by"]
+
+FEW_LABELS = 10
+"""Labels that a column may have to be learned after all others."""
 
 
 @dataclass(frozen=True)
@@ -304,16 +315,50 @@ def _is_free(specification: Specification, column: Variable) -> bool:
 
 
 def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Variable]:
-    """Columns as they stand in the table, those of a cascade in its order, from the place of its first one on."""
+    """Columns as they stand in the table, those of a cascade in its order, from the place of its first one on; choices
+    that no rule mentions come last, those of most values first.
+
+    Such a choice is what tables are often made for: it is learned best where it may look at all other columns.
+    """
     own = {v: cascade for cascade in cascades for v in cascade.visible}
     found: dict[Variable, None] = {}
-    for column in specification.outputs:
-        if column not in own:
-            found[column] = None
+    last = []
+    for flags, column in _with_flags(specification.outputs):
+        if own.keys().isdisjoint((*flags, column)) and _choices(column):
+            last.append((flags, column))
             continue
-        cascade = own[column]
-        found.update(dict.fromkeys(v for v in cascade.order if v in cascade.visible))
+        for variable in (*flags, column):
+            if variable in own:
+                order = own[variable].order
+                found.update(dict.fromkeys(v for v in order if v in own))
+            else:
+                found[variable] = None
+    last.sort(key=lambda choice: -_choices(choice[1]))
+    for flags, column in last:
+        found.update(dict.fromkeys((*flags, column)))
     return list(found)
+
+
+def _with_flags(
+    outputs: Iterable[Variable],
+) -> Iterator[tuple[tuple[Variable, ...], Variable]]:
+    """Each column, behind the flag that stands before it, if one does."""
+    flags: tuple[Variable, ...] = ()
+    for output in outputs:
+        if output.role == "missing":
+            flags = (output,)
+        else:
+            yield flags, output
+            flags = ()
+
+
+def _choices(column: Variable) -> int:
+    """How many values the column has, if these are two or few labels; else 0."""
+    domain = column.domain
+    if isinstance(domain, Real):
+        return 0
+    most = FEW_LABELS if isinstance(domain, Category) else 2
+    return count_of(domain) if count_of(domain) <= most else 0
 
 
 class RowBatch:
