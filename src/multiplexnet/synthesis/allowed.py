@@ -12,7 +12,7 @@ the others of its batch do, and is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -316,47 +316,26 @@ def _is_free(specification: Specification, column: Variable) -> bool:
 
 def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Variable]:
     """Columns as they stand in the table, those of a cascade in its order, from the place of its first one on; choices
-    that no rule mentions come last, those of most values first.
+    that no rule ties to another column come last, those of most values first.
 
     Such a choice is what tables are often made for: it is learned best where it may look at all other columns.
     """
-    own = {v: cascade for cascade in cascades for v in cascade.visible}
-    found: dict[Variable, None] = {}
-    last = []
-    for flags, column in _with_flags(specification.outputs):
-        if own.keys().isdisjoint((*flags, column)) and _choices(column):
-            last.append((flags, column))
-            continue
-        for variable in (*flags, column):
-            if variable in own:
-                order = own[variable].order
-                found.update(dict.fromkeys(v for v in order if v in own))
-            else:
-                found[variable] = None
-    last.sort(key=lambda choice: -_choices(choice[1]))
-    for flags, column in last:
-        found.update(dict.fromkeys((*flags, column)))
-    return list(found)
+    tied = {
+        column: tuple(v for v in cascade.order if v in cascade.visible)
+        for cascade in cascades
+        for column in cascade.visible
+    }
+    groups = dict.fromkeys(tied.get(v, (v,)) for v in specification.outputs)
+    in_order = sorted(groups, key=lambda own: (_choices(own) > 0, -_choices(own)))
+    return [column for group in in_order for column in group]
 
 
-def _with_flags(
-    outputs: Iterable[Variable],
-) -> Iterator[tuple[tuple[Variable, ...], Variable]]:
-    """Each column, behind the flag that stands before it, if one does."""
-    flags: tuple[Variable, ...] = ()
-    for output in outputs:
-        if output.role == "missing":
-            flags = (output,)
-        else:
-            yield flags, output
-            flags = ()
-
-
-def _choices(column: Variable) -> int:
-    """How many values the column has, if these are two or few labels; else 0."""
-    domain = column.domain
-    if isinstance(domain, Real):
+def _choices(group: Sequence[Variable]) -> int:
+    """How many values the only column of a group has, if these are two or few labels; else 0."""
+    columns = [v for v in group if v.role != "missing"]
+    if len(columns) > 1 or isinstance(columns[0].domain, Real):
         return 0
+    domain = columns[0].domain
     most = FEW_LABELS if isinstance(domain, Category) else 2
     return count_of(domain) if count_of(domain) <= most else 0
 
