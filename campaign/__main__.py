@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -52,6 +53,7 @@ def main(
     ] = None,
 ) -> None:
     """Attack the guarantee with random rules and extreme raw values. Exit code 1: something was violated."""
+    torch.set_num_threads(1)  # rows are few: a second thread is waited for
     plan = Plan(formulas, rows or 1000 * formulas, seed)
     output.parent.mkdir(parents=True, exist_ok=True)
     columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
