@@ -41,27 +41,29 @@ Ask = Callable[[Tensor, Given], Tensor]
 
 def changes(subject: Subject) -> Iterator[Finding]:
     """Forward mode beside backward, in a random direction; other attacks draw as they did without."""
-    mux = subject.mux
-    if mux.dtype not in CLOSE or subject.sentence.calls:
+    if not _is_comparable(subject) or subject.sentence.calls:
         return
-    if subject.sentence.kind in NARROW:
-        return
-    if any(d.lower == d.upper is not None for d in subject.sentence.inputs):
-        return  # at a single value ends tie
-    generator = torch.Generator().manual_seed(mux.in_features)
+    generator = torch.Generator().manual_seed(subject.mux.in_features)
     raw = _raw(ROWS, subject, generator)
     given = _inputs(ROWS, subject, generator)
     for _, rows, known in subject.answers(subject.best, raw, given):
         yield Finding("forward mode", _forward(subject.best, rows, known, generator))
 
 
-def in_a_graph(subject: Subject, graph: Ask, given: Given, rows: int) -> str:
-    """What is wrong with the gradients of a recorded graph (nothing: an empty text)."""
-    mux = subject.mux
-    if mux.dtype not in CLOSE or subject.sentence.kind in NARROW:
+def in_a_graph(subject: Subject, graph: Ask, rows: int) -> str:
+    """What is wrong with the gradients of a graph that was recorded for so many rows (nothing: an empty text)."""
+    if not _is_comparable(subject):
         return ""
+    mux = subject.mux
     generator = torch.Generator().manual_seed(mux.in_features)
     raw = _raw(rows, subject, generator)
+    given = _inputs(rows, subject, generator)
+    answered = subject.answered(raw, given).nonzero().squeeze(-1)
+    if not len(answered):
+        return ""
+    again = answered.repeat(rows)[:rows]
+    raw = raw[again]
+    given = {name: column[again] for name, column in given.items()}
     expected, weights = _backward(subject.best, raw, given, None, generator)
     if expected is None:
         return ""
@@ -77,6 +79,14 @@ def in_a_graph(subject: Subject, graph: Ask, given: Given, rows: int) -> str:
         if wrong:
             return wrong
     return ""
+
+
+def _is_comparable(subject: Subject) -> bool:
+    """Whether sums of derivatives can be told apart by their sizes."""
+    if subject.mux.dtype not in CLOSE or subject.sentence.kind in NARROW:
+        return False
+    # at a single value ends tie
+    return all(d.lower != d.upper or d.upper is None for d in subject.sentence.inputs)
 
 
 def _forward(ask: Ask, raw: Tensor, given: Given, generator: torch.Generator) -> str:

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from campaign.calls import Function
 from campaign.changes import in_a_graph
 from campaign.subject import Finding, Given, Subject
-from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
 
@@ -94,13 +93,11 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     subject = _with_losses(subject)
     raw = subject.raw(ROWS)
     given = _inputs(subject)
-    answered = torch.tensor([_is_answered(subject, raw, given, i) for i in range(ROWS)])
+    answered = subject.answered(raw, given)
     if not answered.any():
         return
-    again = answered.nonzero().squeeze(-1)
-    again = again.repeat(ROWS)[:ROWS]  # graphs are made for so many rows
-    first = int(again[0])
-    example = (
+    first = int(answered.nonzero()[0, 0])
+    example = (  # graphs are made for so many rows
         raw[first].repeat(ROWS, 1),
         {name: column[first].repeat(ROWS) for name, column in given.items()},
     )
@@ -126,8 +123,7 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
         here = {column: values[answered] for column, values in given.items()}
         yield subject.judged(f"{check}: rows", x[answered], raw[answered], here)
         if name == "export":
-            own = {column: values[again] for column, values in given.items()}
-            yield Finding(f"{check}: gradients", in_a_graph(subject, run, own, ROWS))
+            yield Finding(f"{check}: gradients", in_a_graph(subject, run, ROWS))
         if name == "onnx":
             # There subnormal inputs are read as the runtime reads them: rows that eager refuses for them may obey.
             read = _are_small(given, subject.mux.dtype) & ~answered & ~x.isnan().all(-1)
@@ -178,19 +174,6 @@ def _inputs(subject: Subject) -> Given:
             chosen, other, allowed.get(declared.name, other)
         )
     return found
-
-
-def _is_answered(
-    subject: Subject, raw: Tensor, given: Mapping[str, Tensor], row: int
-) -> bool:
-    try:
-        subject.best(
-            raw[row : row + 1],
-            {name: column[row : row + 1] for name, column in given.items()},
-        )
-    except MultiplexError:
-        return False
-    return True
 
 
 def _are_small(given: Given, dtype: torch.dtype) -> Tensor:

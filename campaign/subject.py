@@ -156,6 +156,19 @@ class Subject:
             kept = torch.cat([here.nonzero().squeeze(-1) for _, here in parts])
             yield x, rows[kept], {name: column[kept] for name, column in given.items()}
 
+    def answered(self, raw: Tensor, given: Given) -> Tensor:
+        """Which rows are answered, each asked by itself."""
+        return torch.tensor(
+            [self._is_answered(raw, given, slice(k, k + 1)) for k in range(len(raw))]
+        )
+
+    def _is_answered(self, raw: Tensor, given: Given, row: slice) -> bool:
+        try:
+            self.best(raw[row], {name: column[row] for name, column in given.items()})
+        except MultiplexError:
+            return False
+        return True
+
     def rows(self, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """What the judge reads."""
         return rows_of(self.sentence, x, given)
