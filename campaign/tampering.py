@@ -65,4 +65,5 @@ def _other(table: Tensor) -> Tensor:
         return ~table
     if not table.is_floating_point():
         return table + 1
-    return torch.where(table.isfinite(), table * 0.5 + 1.25, torch.zeros_like(table))
+    other = torch.where(table.isfinite(), table * 0.5 + 1.25, torch.zeros_like(table))
+    return torch.where(other == table, table + 1, other)  # as 2.5 is
