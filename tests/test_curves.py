@@ -1066,6 +1066,13 @@ def test_the_ends_of_an_ellipsoid_are_told(n: int, rest: str) -> None:
         assert abs(float(r.lower) - i + exact[i]) < 1e-9 * exact[i] + 1e-12
 
 
+def test_ends_are_told_that_the_range_of_an_input_leaves() -> None:
+    wall = "(x - c)**2 + y**2 + c**2 <= 4"
+    found = explain(parse(f"x: real; y: real; c: input[0, 1]; {wall}")).ranges
+    told = [(float(r.lower or -9), float(r.upper or 9)) for r in found]
+    assert told == [(-2, pytest.approx(8**0.5)), (-2, 2)]  # 8: any number for c
+
+
 def test_reach_is_safe_and_tight() -> None:
     generator = np.random.default_rng(5)
     for _ in range(60):
