@@ -1043,6 +1043,18 @@ def test_many_dependent_squares_are_read_at_once() -> None:
     assert rules.satisfied(x).all()
 
 
+def test_a_row_that_breaks_by_less_than_a_rounding_is_violated_beyond_floats() -> None:
+    large = 2**1100
+    sides = np.random.default_rng(0).integers(1, 30, (200, 3))
+    square = (sides * sides).sum(-1)
+    bound = np.sqrt(square.astype(np.float64))
+    rules = mx.Rules(f"x: real[3]; t: real; norm({large}*x) <= {large}*t")
+    rows = np.column_stack([sides, bound])
+    obeys = [Fraction(float(t)) ** 2 >= int(s) for t, s in zip(bound, square, strict=True)]  # fmt: skip
+    assert (rules.satisfied(rows) == obeys).all()
+    assert ((rules.violation(rows)[:, 0] == 0) == obeys).all()
+
+
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
