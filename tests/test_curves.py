@@ -616,6 +616,23 @@ def test_a_certificate_is_proved_again(case: Case) -> None:
     assert not mx.certify(mux.certificate, smaller).certified
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: real; x**2 <= 3; x == 1",
+        "x: real[2]; x @ x <= 3; x[0] == 1; x[1] == x[0] / 2",
+        "x: real[2]; (x @ x <= 3 and x[0] == 1 and x[1] == 1) or x[0] >= 5",
+        "x: real[2]; t: real; norm(x) <= t; x[0] == 3; x[1] == 4",
+        "x: real[2]; t: real; norm(x) <= t; x[0] == 1; x[1] == 1",
+    ],
+)
+def test_norms_of_constants_are_certified(text: str) -> None:
+    mux = mx.Multiplexer(text)
+    assert mx.certify(mux.certificate).certified
+    smaller = text.replace("<= 3", "<= 1").replace("<= t", "<= t - 1")
+    assert not mx.certify(mux.certificate, mx.Rules(smaller)).certified
+
+
 def test_what_a_certificate_says_of_curved_walls_is_checked() -> None:
     document = layer_of(CASES[8]).certificate.data
     changes: list[Callable[[Any], Any]] = [
