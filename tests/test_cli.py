@@ -425,17 +425,20 @@ def test_explain_draws(axes: list[str], tmp_path: Path) -> None:
 
 
 def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder.rules").mkdir()
     cases = [
         (["explain", files / "wrong.rules"], "line 2, column 6"),
+        (["explain", files / "none.rules"], "none.rules: there is no such file"),
+        (["certify", files / "none.json"], "none.json: there is no such file"),
         (
-            ["explain", files / "none.rules"],
-            "none.rules cannot be read: No such file or directory",
+            ["explain", tmp_path / "folder.rules"],
+            "folder.rules cannot be read: Is a directory",
         ),
         (["explain", files], "ends in .rules, .smt2, .txt"),
         (["check", ACTUATOR, files / "none.csv"], "none.csv: there is no such file"),
         (
             ["check", files / "none.rules", files / "good.csv"],
-            "none.rules cannot be read",
+            "none.rules: there is no such file",
         ),
         (
             ["check", ACTUATOR, ACTUATOR],

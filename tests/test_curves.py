@@ -616,6 +616,23 @@ def test_a_certificate_is_proved_again(case: Case) -> None:
     assert not mx.certify(mux.certificate, smaller).certified
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: real; x**2 <= 3; x == 1",
+        "x: real[2]; x @ x <= 3; x[0] == 1; x[1] == x[0] / 2",
+        "x: real[2]; (x @ x <= 3 and x[0] == 1 and x[1] == 1) or x[0] >= 5",
+        "x: real[2]; t: real; norm(x) <= t; x[0] == 3; x[1] == 4",
+        "x: real[2]; t: real; norm(x) <= t; x[0] == 1; x[1] == 1",
+    ],
+)
+def test_norms_of_constants_are_certified(text: str) -> None:
+    mux = mx.Multiplexer(text)
+    assert mx.certify(mux.certificate).certified
+    smaller = text.replace("<= 3", "<= 1").replace("<= t", "<= t - 1")
+    assert not mx.certify(mux.certificate, mx.Rules(smaller)).certified
+
+
 def test_what_a_certificate_says_of_curved_walls_is_checked() -> None:
     document = layer_of(CASES[8]).certificate.data
     changes: list[Callable[[Any], Any]] = [
@@ -1043,6 +1060,18 @@ def test_many_dependent_squares_are_read_at_once() -> None:
     assert rules.satisfied(x).all()
 
 
+def test_a_row_that_breaks_by_less_than_a_rounding_is_violated_beyond_floats() -> None:
+    large = 2**1100
+    sides = np.random.default_rng(0).integers(1, 30, (200, 3))
+    square = (sides * sides).sum(-1)
+    bound = np.sqrt(square.astype(np.float64))
+    rules = mx.Rules(f"x: real[3]; t: real; norm({large}*x) <= {large}*t")
+    rows = np.column_stack([sides, bound])
+    obeys = [Fraction(float(t)) ** 2 >= int(s) for t, s in zip(bound, square, strict=True)]  # fmt: skip
+    assert (rules.satisfied(rows) == obeys).all()
+    assert ((rules.violation(rows)[:, 0] == 0) == obeys).all()
+
+
 # --- ends -------------------------------------------------------------------------------------------------------------
 
 
@@ -1064,6 +1093,13 @@ def test_the_ends_of_an_ellipsoid_are_told(n: int, rest: str) -> None:
         assert r.upper is not None
         assert abs(float(r.upper) - i - exact[i]) < 1e-9 * exact[i] + 1e-12
         assert abs(float(r.lower) - i + exact[i]) < 1e-9 * exact[i] + 1e-12
+
+
+def test_ends_are_told_that_the_range_of_an_input_leaves() -> None:
+    wall = "(x - c)**2 + y**2 + c**2 <= 4"
+    found = explain(parse(f"x: real; y: real; c: input[0, 1]; {wall}")).ranges
+    told = [(float(r.lower or -9), float(r.upper or 9)) for r in found]
+    assert told == [(-2, pytest.approx(8**0.5)), (-2, 2)]  # 8: any number for c
 
 
 def test_reach_is_safe_and_tight() -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from multiplexnet.arguments import refuse_other_kind
 from multiplexnet.certificate.cascade.recorded import Cascade
 from multiplexnet.certificate.cascade.steps import Steps
-from multiplexnet.certificate.curves import vanishing
+from multiplexnet.certificate.curves import length_at, vanishing
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.maps import (
@@ -53,7 +53,7 @@ from multiplexnet.compiler.record import (
 )
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.errors import RecordError
-from multiplexnet.language.formula import Atom, Variable, norm_in
+from multiplexnet.language.formula import Atom, Symbol, Variable, norm_in
 from multiplexnet.rules import Rules, rule_file
 
 __all__ = ["certify", "checked"]
@@ -450,6 +450,7 @@ def _faults(
         if (variable, value) not in constant:
             yield f"{variable.name} is not the constant {value}", None
             return
+    _tell_lengths(term, dict(constant), writer)
     for part in parts:
         names = _names(part.outputs)
         for why in part.faults(form):
@@ -466,6 +467,17 @@ def _faults(
     needed = [atom for part in parts for atom in part.needs(form)]
     yield from _unproved("its parts may leave it", kept, rows, writer)
     yield from _unproved("its parts leave out points of it", rows, needed, writer)
+
+
+def _tell_lengths(
+    term: Term, constant: Mapping[Symbol, Fraction], writer: Cvc5Writer
+) -> None:
+    """Tell cvc5, to which norms are functions, how long those are that stand at constants alone."""
+    for row in term.rows:
+        found = norm_in(row.linear)
+        fact = found and length_at(found[0], constant)
+        if fact:
+            writer.take(fact)
 
 
 def _unproved(

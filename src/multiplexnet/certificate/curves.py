@@ -38,7 +38,7 @@ from multiplexnet.language.formula import (
     symbols,
 )
 
-__all__ = ["Curved", "CurvedLattice", "vanishing"]
+__all__ = ["Curved", "CurvedLattice", "length_at", "vanishing"]
 
 HALF = Fraction(1, 2)
 
@@ -241,6 +241,28 @@ def vanishing(norm: Norm) -> list[Atom]:
         for sign in (1, -1):
             facts.append(Atom(argument * (sign * size) - Linear.of(norm), "<="))
     return facts
+
+
+def length_at(norm: Norm, point: Mapping[Symbol, Fraction]) -> Atom | None:
+    """What a norm is, or is less than, where the point says all that stands in it; ``None`` if it does not."""
+    if any(symbol not in point for a in norm.arguments for symbol in a.symbols):
+        return None
+    values = [_value(argument, point) for argument in norm.arguments]
+    there = Norm(norm.weights, tuple(map(Linear.number, values)))
+    square = sum(
+        (w * v * v for w, v in zip(norm.weights, values, strict=True)), Fraction(0)
+    )
+    bound = _root_above(square)
+    return Atom(Linear.of(there) - bound, "==" if bound * bound == square else "<=")
+
+
+def _root_above(number: Fraction) -> Fraction:
+    """The root of a number that has a rational one; else a number above it."""
+    product = number.numerator * number.denominator
+    exact = isqrt(product)
+    if exact * exact == product:
+        return Fraction(exact, number.denominator)
+    return Fraction(isqrt(product << 128) + 1, number.denominator << 64)
 
 
 def _root_below(number: Fraction) -> Fraction:

@@ -180,50 +180,40 @@ def completed(squares: Sequence[Square], rest: Linear) -> tuple[list[Square], Li
 
 def _shares(linears: Sequence[Linear], rest: Linear) -> list[Fraction]:
     """Numbers λ such that ``rest − Σ λ · linear`` has as few variables of the expressions as can be."""
-    echelon: list[tuple[Symbol, dict[Symbol, Fraction], dict[int, Fraction]]] = []
-
-    def reduced(row: dict[Symbol, Fraction], shares: dict[int, Fraction]) -> None:
-        for pivot, other, own in echelon:
-            factor = row.get(pivot)
-            if factor:
-                _subtract(row, other, factor)
-                _subtract(shares, own, factor)
-
+    echelon: list[tuple[Symbol | int, dict[Symbol | int, Fraction]]] = []
     for i, linear in enumerate(linears):
-        row = dict(linear.summands)
-        shares = {i: Fraction(1)}
-        reduced(row, shares)
-        if not row:
+        row: dict[Symbol | int, Fraction] = dict(linear.summands)
+        row[i] = Fraction(1)  # how much of which expression is in the row
+        _reduce(row, echelon)
+        names = [key for key in row if not isinstance(key, int)]
+        if not names:
             continue
-        pivot = next((s for s in row if not _is_input(s)), next(iter(row)))
+        pivot = next((s for s in names if not _is_input(s)), names[0])
         scale = 1 / row[pivot]
-        echelon.append(
-            (
-                pivot,
-                {symbol: c * scale for symbol, c in row.items()},
-                {k: c * scale for k, c in shares.items()},
-            )
-        )
-    wanted = dict(rest.summands)
-    found: dict[int, Fraction] = {}
-    reduced(wanted, found)
-    return [-found.get(i, Fraction(0)) for i in range(len(linears))]
+        echelon.append((pivot, {key: c * scale for key, c in row.items()}))
+    wanted: dict[Symbol | int, Fraction] = dict(rest.summands)
+    _reduce(wanted, echelon)
+    return [-wanted.get(i, Fraction(0)) for i in range(len(linears))]
 
 
 def _is_input(symbol: Symbol) -> bool:
     return isinstance(symbol, Variable) and symbol.is_input
 
 
-def _subtract(
-    row: dict[Key, Fraction], other: dict[Key, Fraction], factor: Fraction
+def _reduce(
+    row: dict[Key, Fraction], echelon: Sequence[tuple[Key, dict[Key, Fraction]]]
 ) -> None:
-    """``row − factor · other`` in place of the row, without zeros."""
-    for key, c in other.items():
-        left = row.get(key, Fraction(0)) - factor * c
-        if left:
-            row[key] = left
-        else:
-            row.pop(key, None)
+    """Subtract multiples of other rows, each with 1 at its pivot, so that the row has no pivot left, and no zeros."""
+    for pivot, other in echelon:
+        factor = row.get(pivot)
+        if not factor:
+            continue
+        for key, c in other.items():
+            left = row.get(key, Fraction(0)) - factor * c
+            if left:
+                row[key] = left
+            else:
+                row.pop(key, None)
 
 
 def settled(linear: Linear, relation: Relation) -> Formula:
@@ -365,9 +355,7 @@ def _depend(norm: Norm, part: Sequence[int]) -> bool:
     echelon: list[tuple[Symbol, dict[Symbol, Fraction]]] = []
     for i in part:
         row = dict(norm.arguments[i].summands)
-        for pivot, other in echelon:
-            if factor := row.get(pivot):
-                _subtract(row, other, factor)
+        _reduce(row, echelon)
         if not row:
             return True
         pivot, c = next(iter(row.items()))

@@ -133,7 +133,6 @@ def cut(sizes: Sequence[int]) -> int:
         >>> cut([96, 1, 2, 1]), cut([2, 2, 2, 2])
         (1, 2)
     """
-
     return min(range(1, len(sizes)), key=lambda here: held(sizes, here))
 
 

@@ -21,7 +21,7 @@ import typer
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand
 
-from multiplexnet.errors import MultiplexError
+from multiplexnet.errors import MissingFileError, MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
@@ -150,12 +150,20 @@ def loaded(path: Path) -> Any:
     """The rules in a file."""
     from multiplexnet.rules import Rules
 
-    try:
+    with _reading(path):
         return Rules.load(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Says which file cannot be read, where one cannot."""
+    try:
+        yield
+    except MissingFileError:
+        raise
+    except OSError as error:
+        name = error.filename or path
+        raise BadInput(f"{name} cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -492,12 +500,8 @@ def certify(
         from multiplexnet.certificate.check import certify as check_certificate
         from multiplexnet.certificate.report import report_json
 
-        try:
+        with _reading(file):
             report = check_certificate(file, rules)
-        except OSError as error:
-            raise BadInput(
-                f"{error.filename or file} cannot be read: {error.strerror or error}"
-            ) from None
         data = {"certificate_file": str(file), **report_json(report)}
         _printed(lambda: Text(str(report)), lambda: data, as_json)
         if not report.certified:

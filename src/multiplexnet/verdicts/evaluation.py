@@ -145,11 +145,10 @@ class ExactRows:
         if norm_in(linear) is None:
             return amounts(self._weighted(linear), linear.constant, self.length)
         near, _ = self.bounded_amounts(linear)
-        exact = self.signs(linear)
-        found = np.where(np.sign(near) == exact, near, TINY * exact)
         for row in np.flatnonzero(~np.isfinite(near)).tolist():
-            found[row] = to_float64(near_value(linear, self.point(row)))
-        return found
+            near[row] = to_float64(near_value(linear, self.point(row)))
+        exact = self.signs(linear)
+        return np.where(np.sign(near) == exact, near, TINY * exact)
 
     def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
         found = norm_in(linear)

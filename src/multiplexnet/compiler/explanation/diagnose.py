@@ -411,6 +411,9 @@ def _of_ellipsoid(component: RuleComponent) -> dict[Variable, OutputRange]:
     norm = norm_in(row.linear)
     if norm is None or norm[1] < 0 or len(row.linear.summands) > 1:
         return {}
+    inside = {symbol for part in norm[0].arguments for symbol in part.symbols}
+    if not inside <= set(component.outputs):
+        return {}  # inputs have ranges, too
     ends = reached(norm[0])
     bound = -row.linear.constant / norm[1]
     attained = row.relation == "<="
