@@ -39,8 +39,8 @@ BESIDE = tuple(product((-2, -1, 0, 1, 2), repeat=2))
 """How many floats the outputs in turn are moved by, around a point of a wall."""
 SHORT = 2.0**18
 """Rows at the walls are asked about with this many steps in a unit as well."""
-FAR = 2.0**60
-"""Rows so many times as far are asked about in the same call."""
+FAR = (2.0**60, 2.0**1020)
+"""Rows so many times as far, in all coordinates and in one, are asked about in the same call."""
 
 Point = Sequence[Fraction]
 
@@ -295,13 +295,15 @@ def _verdict(walls: Walls, rules: Rules, x: Tensor) -> Finding:
     near = [torch.tensor(rows, dtype=torch.float64) for rows in found]
     short = torch.cat(near).mul(SHORT).round().div(SHORT)
     asked = 0
-    for rows in (torch.cat([*beyond, *near]), torch.cat([short, x[:4] * FAR])):
+    far = [torch.cat([x[:2], x[0].diag()]) * factor for factor in FAR]
+    for rows in (torch.cat([*beyond, *near]), torch.cat([short, *far])):
         moved = rows[rows.isfinite().all(-1)]
         said = rules.satisfied(moved).tolist()
-        for row, verdict in zip(moved.tolist(), said, strict=True):
-            if walls.obeyed(row) != verdict:
+        kept = (rules.violation(moved) == 0).all(-1).tolist()
+        for row, *verdicts in zip(moved.tolist(), said, kept, strict=True):
+            if verdicts != [walls.obeyed(row)] * 2:
                 return Finding(
-                    "curves: verdict", f"{row} is judged {verdict} by\n{walls}"
+                    "curves: verdict", f"{row} is judged {verdicts} by\n{walls}"
                 )
         asked += len(moved)
     return Finding("curves: verdict", rows=asked)
