@@ -98,8 +98,10 @@ def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
 
 
 def refused_range(variable: Variable, where: str) -> InputError:
-    """The error for an input outside its declared range."""
-    if isinstance(variable.domain, Real):
+    """The error for an input outside its declared range; of a number without one, that it is not finite."""
+    if variable.domain == Real():
+        found = "is not a finite number"
+    elif isinstance(variable.domain, Real):
         found = f"is outside its declared range {_range(variable)}"
     else:
         found = f"is not one of its declared values {_values(variable)}"
