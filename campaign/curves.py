@@ -7,7 +7,7 @@ judge knows the numbers of the walls and nothing of the library. Rows are those 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import cycle, product
@@ -37,6 +37,10 @@ BEYOND = (1 + 2.0**-30, 1 + 2.0**-10, 1.5, 8.0)
 """Multiples of a row that may lie outside."""
 BESIDE = tuple(product((-2, -1, 0, 1, 2), repeat=2))
 """How many floats the outputs in turn are moved by, around a point of a wall."""
+SHORT = 2.0**18
+"""Rows at the walls are asked about with this many steps in a unit as well."""
+FAR = (2.0**60, 2.0**1020)
+"""Rows so many times as far, in all coordinates and in one, are asked about in the same call."""
 
 Point = Sequence[Fraction]
 
@@ -114,6 +118,14 @@ class Wall:
             under_side,
         )
 
+    def moved(self, by: Point) -> Wall:
+        """The same wall elsewhere."""
+        shifts = [
+            s - _value(r, by) for r, s in zip(self.rows, self.shifts, strict=True)
+        ]
+        number = self.number - _value(self.bound, by)
+        return replace(self, shifts=tuple(shifts), number=number)
+
     def __str__(self) -> str:
         relation = "<" if self.strict else "<="
         side = _sum(self.bound, self.number)
@@ -156,6 +168,11 @@ class Walls:
         return all(
             any(wall.obeyed(point) for wall in clause) for clause in self.clauses
         )
+
+    def moved(self, by: Point) -> Walls:
+        """The same walls elsewhere."""
+        clauses = [tuple(wall.moved(by) for wall in clause) for clause in self.clauses]
+        return Walls(self.n, tuple(clauses))
 
     def __str__(self) -> str:
         lines = [" or ".join(map(str, clause)) for clause in self.clauses]
@@ -220,8 +237,10 @@ def _above_root(number: Fraction) -> Fraction:
 def curved_walls(random: Random) -> Iterator[Finding]:
     """Layers of such walls: they are built, and every row that they return obeys."""
     walls = Walls.drawn(random)
-    generator = torch.Generator().manual_seed(random.getrandbits(60))
+    seed = random.getrandbits(60)
+    generator = torch.Generator().manual_seed(seed)
     rules = Rules(str(walls))
+    elsewhere = _digits(Random(seed), walls.n)
     for dtype in DTYPES:
         try:
             mux = Multiplexer(rules, dtype=dtype).eval()
@@ -233,7 +252,12 @@ def curved_walls(random: Random) -> Iterator[Finding]:
         except CompileTimeout:  # it gave up in its time and said so
             return
         yield _obedience(walls, mux, generator)
-        yield _verdict(walls, rules, mux, generator)
+        raw = raw_rows(16, mux.in_features, mux.dtype, generator)
+        x = mux(raw).best().double()
+        yield _verdict(walls, rules, x)
+        moved = walls.moved(elsewhere)
+        by = torch.tensor([float(c) for c in elsewhere], dtype=torch.float64)
+        yield _verdict(moved, Rules(str(moved)), x + by)
         if dtype is torch.float32 and random.random() < CERTIFIED:
             report = certify(mux.certificate, rules)
             wrong = "" if report.certified else f"{walls}\n{report}"
@@ -255,24 +279,34 @@ def _obedience(walls: Walls, mux: Multiplexer, generator: torch.Generator) -> Fi
     return Finding("curves: rows", wrong, rows=len(every))
 
 
-def _verdict(
-    walls: Walls, rules: Rules, mux: Multiplexer, generator: torch.Generator
-) -> Finding:
-    """At the walls, and a few numbers beyond them, verdicts are those of fractions."""
-    raw = raw_rows(16, mux.in_features, mux.dtype, generator)
-    x = mux(raw).best().double()
+def _digits(random: Random, n: int) -> list[Fraction]:
+    """Numbers with seven decimal places."""
+    return [Fraction(random.randint(-(10**8), 10**8), 10**7) for _ in range(n)]
+
+
+def _verdict(walls: Walls, rules: Rules, x: Tensor) -> Finding:
+    """At the walls, and a few numbers beyond them, verdicts are those of fractions.
+
+    Short numbers, which columns are computed with without rounding, are asked about together with large ones, too.
+    """
     steps = 2.0 ** torch.arange(-53, -20, 2, dtype=torch.float64)
-    near = [
-        torch.tensor(_at_the_wall(walls, row), dtype=torch.float64)
-        for row in x[:4].tolist()
-    ]
-    moved = torch.cat([*(x * (1 + step) for step in steps.tolist()), *near])
-    moved = moved[moved.isfinite().all(-1)]
-    said = rules.satisfied(moved).tolist()
-    for row, verdict in zip(moved.tolist(), said, strict=True):
-        if walls.obeyed(row) != verdict:
-            return Finding("curves: verdict", f"{row} is judged {verdict} by\n{walls}")
-    return Finding("curves: verdict", rows=len(moved))
+    beyond = [x * (1 + step) for step in steps.tolist()]
+    found = [_at_the_wall(walls, row) for row in x[:4].tolist()]
+    near = [torch.tensor(rows, dtype=torch.float64) for rows in found]
+    short = torch.cat(near).mul(SHORT).round().div(SHORT)
+    asked = 0
+    far = [torch.cat([x[:2], x[0].diag()]) * factor for factor in FAR]
+    for rows in (torch.cat([*beyond, *near]), torch.cat([short, *far])):
+        moved = rows[rows.isfinite().all(-1)]
+        said = rules.satisfied(moved).tolist()
+        kept = (rules.violation(moved) == 0).all(-1).tolist()
+        for row, *verdicts in zip(moved.tolist(), said, kept, strict=True):
+            if verdicts != [walls.obeyed(row)] * 2:
+                return Finding(
+                    "curves: verdict", f"{row} is judged {verdicts} by\n{walls}"
+                )
+        asked += len(moved)
+    return Finding("curves: verdict", rows=asked)
 
 
 def _at_the_wall(walls: Walls, row: Sequence[float]) -> list[list[float]]:

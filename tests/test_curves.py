@@ -948,6 +948,24 @@ def test_the_violation_of_an_ellipsoid_is_at_most_the_distance() -> None:
         assert mx.Rules(f"x: real[2]; {rule}").violation(x)[0, 0] == 7
 
 
+@pytest.mark.parametrize("size", [1.23, 1.23e6, 2e155])
+def test_violations_of_a_paraboloid_are_zero_exactly_where_it_holds(
+    size: float,
+) -> None:
+    """The two sides nearly cancel out: what is left is less than float64 has, or they are beyond its numbers."""
+    rules = mx.Rules("x: real[2]; x[0]**2 <= 1000*x[1]")
+    bound = size / 1000 * size
+    x = np.array([[size, bound * (1 + k * 2.0**-52)] for k in range(-4, 5)])
+    found = rules.violation(x)[:, 0]
+    assert 0 < (found == 0).sum() < len(x)
+    assert ((found == 0) == rules.satisfied(x)).all()
+    for (a, b), amount in zip(x.tolist(), found.tolist(), strict=True):
+        # norm([x[0], (s - 1)/2]) less (s + 1)/2, s = 1000*x[1]
+        side = 1000 * Fraction(b)
+        missed = max(Fraction(a) ** 2 - side, Fraction(0))
+        assert amount == pytest.approx(float(missed / (1 + side)), abs=1e-15)
+
+
 @pytest.mark.parametrize("rule", ["norm(x) <= 2", "x @ x <= 4", "norm(x) <= x[1] + 2"])
 def test_violations_do_not_overflow(rule: str) -> None:
     x = np.array([[1e160, 0.0], [-1e300, 1e-300], [1e308, 0.0]])

@@ -622,7 +622,7 @@ def test_inputs_out_of_range_are_named_by_row() -> None:
         mux(torch.zeros(2, 2, mux.in_features), u=torch.tensor([[1.0, 1], [3, 1]]))
     with pytest.raises(InputError, match="in the only row"):
         mux(raw[0], u=7.0)
-    with pytest.raises(InputError, match="is not a finite number in row 1"):
+    with pytest.raises(InputError, match="u is not a finite number in row 1"):
         layer("input_bound")(torch.zeros(2, 1), u=torch.tensor([0.0, nan]))
 
 

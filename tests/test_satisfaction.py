@@ -247,6 +247,18 @@ def test_the_largest_violation_is_not_the_least_certain_one() -> None:
     assert largest_violation(Atom(linear([1, -1]), "<="), rows, np.array([0, 1])) == 3
 
 
+def test_a_verdict_does_not_depend_on_the_other_rows() -> None:
+    """The first row alone is short enough for plain floats, and with the second one it is not."""
+    rules = Rules("x: real; y: real[2]\nnorm(y) <= x + 47.50000005")
+    rows = np.array([[-47.5, 1.0, 1.0], [1e38, 1.0, 1.0]])
+    assert rules.satisfied(rows).tolist() == [False, True]
+    assert rules.satisfied(rows[:1]).tolist() == [False]
+    bound = Rules("x <= -47.50000005")
+    far = bound.violation(rows[:, :1])
+    assert far[0, 0] == pytest.approx(5e-8)
+    assert far[0, 0] == bound.violation(rows[:1, :1])[0, 0]
+
+
 def test_no_row_with_nan_or_infinity_obeys() -> None:
     data = columns([(nan, 0, 0), (0, inf, 0), (0, 0, -inf), (0, 0, 0)])
     assert satisfied(TRUE, data).tolist() == [False, False, False, True]

@@ -30,6 +30,8 @@ DENSE = 5
 LARGE = 100
 HUGE = 400
 """Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
+LONG = 20
+"""The bits of a coefficient that counts once; one of twice as many counts four times."""
 
 MANY = 500
 """Rows of any group from which the LP comes first as well."""
@@ -157,8 +159,14 @@ def interior(
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
-    coefficients = sum(len(row.linear.summands) for row in rows)
-    return coefficients > max(size, DENSE * len(rows))
+    return sum(map(_work, rows)) > max(size, DENSE * len(rows))
+
+
+def _work(row: Atom) -> float:
+    """The number of coefficients, more where they have many digits: exact solvers multiply all of them."""
+    whole, _ = row.linear.whole
+    bits = max(abs(c).bit_length() for c in whole)
+    return len(whole) * max(1, bits / LONG) ** 2
 
 
 class Tidy:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -231,13 +231,17 @@ def _on_grid(values: Floats, exponent: int) -> bool:
 
 @dataclass(frozen=True)
 class _Integral:
-    """``scale · (constant + Σ coefficient · column)`` with integer coefficients of the columns' parts."""
+    """``scale · (constant + Σ coefficient · column)`` with integer coefficients of the columns' parts.
+
+    Some rows of it keep its exponent, though they alone may be short enough for none: values are compared across both.
+    """
 
     coefficients: tuple[int, ...]
     columns: tuple[Column, ...]
     constant: int
     scale: int
     length: int
+    kept_exponent: int | None = None
 
     @staticmethod
     def of(
@@ -252,9 +256,11 @@ class _Integral:
         return _Integral(coefficients, columns, int(constant * scale), scale, length)
 
     def take(self, rows: NDArray[np.intp]) -> _Integral:
-        columns = tuple(column.take(rows) for column in self.columns)
-        return _Integral(
-            self.coefficients, columns, self.constant, self.scale, len(rows)
+        return replace(
+            self,
+            columns=tuple(column.take(rows) for column in self.columns),
+            length=len(rows),
+            kept_exponent=self._exponent,
         )
 
     @cached_property
@@ -284,6 +290,8 @@ class _Integral:
     @cached_property
     def _exponent(self) -> int:
         """A shift that brings the largest coefficient to about one, so that none overflows."""
+        if self.kept_exponent is not None:
+            return self.kept_exponent
         if self.is_exact_in_floats:
             return 0
         return max(1, self.longest) - 1

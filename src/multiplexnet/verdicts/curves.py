@@ -67,7 +67,10 @@ def _units(parts: Sequence[Floats], like: Floats) -> Floats:
 
 
 def near_value(linear: Linear, point: Point) -> Fraction:
-    """The value of an expression at a point; of one with a norm as near as float64 has the root."""
+    """The value of an expression at a point; of one with a norm as near as float64 has the root, and of the right sign.
+
+    Where the norm and the rest nearly cancel out, the textbook form ``c · norm + rest`` would lose its digits.
+    """
     found = norm_in(linear)
     if found is None:
         return value(linear, point)
@@ -77,7 +80,10 @@ def near_value(linear: Linear, point: Point) -> Fraction:
         (w * n * n for w, n in zip(norm.weights, numbers, strict=True)), Fraction(0)
     )
     rest = value(Linear(linear.summands[:-1], linear.constant), point)
-    return c * _root(total) + rest
+    length = c * _root(total)
+    if c * rest >= 0:
+        return length + rest
+    return (c * c * total - rest * rest) / (length - rest)
 
 
 def _root(number: Fraction) -> Fraction:

@@ -144,11 +144,12 @@ class ExactRows:
     def amounts(self, linear: Linear) -> Floats:
         if norm_in(linear) is None:
             return amounts(self._weighted(linear), linear.constant, self.length)
-        near, _ = self.bounded_amounts(linear)
-        for row in np.flatnonzero(~np.isfinite(near)).tolist():
-            near[row] = to_float64(near_value(linear, self.point(row)))
+        found, _ = self.bounded_amounts(linear)
         exact = self.signs(linear)
-        return np.where(np.sign(near) == exact, near, TINY * exact)
+        is_near = np.isfinite(found) & (np.sign(found) == exact)
+        for row in np.flatnonzero(~is_near).tolist():
+            found[row] = to_float64(near_value(linear, self.point(row)))
+        return np.where(np.sign(found) == exact, found, TINY * exact)  # underflow
 
     def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
         found = norm_in(linear)

@@ -98,7 +98,7 @@ def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
 
 
 def refused_range(variable: Variable, where: str) -> InputError:
-    """The error for an input outside its declared range; without one it may be any finite number."""
+    """The error for an input outside its declared range; of a number without one, that it is not finite."""
     if variable.domain == Real():
         found = "is not a finite number"
     elif isinstance(variable.domain, Real):
