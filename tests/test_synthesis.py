@@ -531,7 +531,7 @@ def test_choices_that_no_rule_mentions_come_last() -> None:
         "town",
         "paid",
         "age",
-        "missing(kind)",
+        "kind is missing",
         "kind",
         "risk",
         "half",

@@ -12,7 +12,7 @@ the others of its batch do, and is thrown away.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -321,35 +321,25 @@ def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Va
     Such a choice is what tables are often made for: it is learned best where it may look at all other columns.
     """
     own = {v: cascade for cascade in cascades for v in cascade.visible}
+    mentioned = {v for rule in specification.rules for v in variables(rule.formula)}
+    flags = specification.flags
     found: dict[Variable, None] = {}
     last = []
-    for flags, column in _with_flags(specification.outputs):
-        if own.keys().isdisjoint((*flags, column)) and _choices(column):
-            last.append((flags, column))
+    for column in specification.columns:
+        both = (flags[column], column) if column in flags else (column,)
+        if mentioned.isdisjoint(both) and _choices(column):
+            last.append(both)
             continue
-        for variable in (*flags, column):
+        for variable in both:
             if variable in own:
                 order = own[variable].order
                 found.update(dict.fromkeys(v for v in order if v in own))
             else:
                 found[variable] = None
-    last.sort(key=lambda choice: -_choices(choice[1]))
-    for flags, column in last:
-        found.update(dict.fromkeys((*flags, column)))
+    last.sort(key=lambda both: -_choices(both[-1]))
+    for both in last:
+        found.update(dict.fromkeys(both))
     return list(found)
-
-
-def _with_flags(
-    outputs: Iterable[Variable],
-) -> Iterator[tuple[tuple[Variable, ...], Variable]]:
-    """Each column, behind the flag that stands before it, if one does."""
-    flags: tuple[Variable, ...] = ()
-    for output in outputs:
-        if output.role == "missing":
-            flags = (output,)
-        else:
-            yield flags, output
-            flags = ()
 
 
 def _choices(column: Variable) -> int:
