@@ -280,6 +280,21 @@ def test_interrupting_leaves_whole_row_groups(
     assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
 
 
+def test_nothing_is_learned_that_is_too_large_to_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"x": [1, 2, 3] * 30, "y": [2, 3, 4] * 30, "z": [1, 1, 2] * 30}
+    recipes = (Recipe(Shape(8, 16, 1, 4, 0.0), steps=9, batch=64), *TINY)
+    monkeypatch.setattr("multiplexnet.synthesis.network.MOST_WEIGHTS", 600)
+    own = mx.Synthesizer("x: int[0, 9]").fit(rows, recipes=recipes, minutes=0)
+    own.save(tmp_path / "model.mx")
+    again = mx.Synthesizer.load(tmp_path / "model.mx")
+    assert again.sample(20).equals(own.sample(20))
+    monkeypatch.setattr("multiplexnet.synthesis.network.MOST_WEIGHTS", 99)
+    with pytest.raises(TableError, match="3 columns are too many"):
+        mx.Synthesizer("x: int[0, 9]").fit(rows, recipes=recipes)
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_who_writes_the_same_file_does_not_write_into_the_same_draft(
     small_pieces: None, model: mx.Synthesizer, tmp_path: Path, name: str
