@@ -637,6 +637,26 @@ def test_rules_that_no_row_meets(rules: str, message: str) -> None:
         mx.Synthesizer(rules).fit({"a": [1, 2, 3] * 9}, recipes=TINY)
 
 
+def test_a_table_of_which_no_row_obeys_is_repaired_if_it_can_be() -> None:
+    rules = mx.Rules("a: real; b: real; c: real; a + b == c")
+    k = np.arange(1, 41)
+    cents = pl.DataFrame({"a": k / 100, "b": k / 4, "c": (26 * k + 1) / 100})
+    with pytest.warns(UserWarning, match="40 of 40 rows break rules .* moved"):
+        model = mx.Synthesizer(rules).fit(cents, recipes=TINY, violations="repair")
+    assert mx.check(rules, model.sample(200)).all_obey
+    with (
+        pytest.warns(UserWarning, match="40 of 40 rows break rules"),
+        pytest.raises(TableError, match="within the ranges of its columns"),
+    ):
+        mx.Synthesizer(rules).fit(
+            cents.with_columns(c=pl.lit(99)), recipes=TINY, violations="repair"
+        )
+    with pytest.raises(TableError, match="no row is left to learn from"):
+        mx.Synthesizer("a: {'x', 'y'}").fit(
+            {"a": [1, 2, 3] * 9}, recipes=TINY, violations="repair"
+        )
+
+
 def test_pandas_and_arrow_come_back_as_they_went_in() -> None:
     rows = pl.DataFrame({"a": [1, 2, 3] * 9, "b": ["x", None, "y"] * 9})
     rules = "a: int[0, 9]"

@@ -23,6 +23,7 @@ from multiplexnet.errors import OptionError, TableError
 from multiplexnet.synthesis import training
 from multiplexnet.synthesis.columns.others import other_of
 from multiplexnet.synthesis.drawing import files, pieces
+from multiplexnet.synthesis.drawing.files import SampleProgress
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.together import Processes
 from multiplexnet.synthesis.training import Recipe
@@ -279,6 +280,38 @@ def test_interrupting_leaves_whole_row_groups(
     assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
 
 
+def test_nothing_is_learned_that_is_too_large_to_be_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = {"x": [1, 2, 3] * 30, "y": [2, 3, 4] * 30, "z": [1, 1, 2] * 30}
+    recipes = (Recipe(Shape(8, 16, 1, 4, 0.0), steps=9, batch=64), *TINY)
+    monkeypatch.setattr("multiplexnet.synthesis.network.MOST_WEIGHTS", 600)
+    own = mx.Synthesizer("x: int[0, 9]").fit(rows, recipes=recipes, minutes=0)
+    own.save(tmp_path / "model.mx")
+    again = mx.Synthesizer.load(tmp_path / "model.mx")
+    assert again.sample(20).equals(own.sample(20))
+    monkeypatch.setattr("multiplexnet.synthesis.network.MOST_WEIGHTS", 99)
+    with pytest.raises(TableError, match="3 columns are too many"):
+        mx.Synthesizer("x: int[0, 9]").fit(rows, recipes=recipes)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_who_writes_the_same_file_does_not_write_into_the_same_draft(
+    small_pieces: None, model: mx.Synthesizer, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / name
+
+    def another(state: SampleProgress) -> None:
+        if state.rows < 5_000:
+            model.sample_to(out, 50, seed=2)
+
+    assert model.sample_to(out, 5_000, seed=1, progress=another).rows == 5_000
+    read = pl.read_csv(out) if name.endswith("csv") else pl.read_parquet(out)
+    assert read.height == 5_000
+    assert mx.check(RULES, out).all_obey
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_an_older_file_stays_until_there_are_rows(
     small_pieces: None,
@@ -336,16 +369,21 @@ def _ignoring_interrupts() -> None:
 
 
 def interrupted(
-    arguments: list[str], begun: Path, sent: signal.Signals = signal.SIGINT
+    arguments: list[str],
+    folder: Path,
+    begun: str,
+    sent: signal.Signals = signal.SIGINT,
 ) -> str:
-    """What the program says that Ctrl-C, or another signal, ends as soon as a file is there."""
+    """What the program says that Ctrl-C, or another signal, ends as soon as a file of such a name is there."""
     started = subprocess.Popen(
         [*PROGRAM, *arguments],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=_ignoring_interrupts,
     )
-    while started.poll() is None and not (begun.exists() and begun.stat().st_size):
+    while started.poll() is None and not any(
+        p.stat().st_size for p in folder.glob(begun)
+    ):
         sleep(0.05)
     said = _after_an_interrupt(started, sent)
     assert started.returncode == 130
@@ -373,7 +411,7 @@ def test_the_program_ends_in_order(
     out = tmp_path / name
     out.write_text("what was there before")
     asked = ["sample", str(tmp_path / "model.mx"), "-n", "100000000", "-o", str(out)]
-    said = interrupted(asked, out.with_name(f".{name}.part"), sent)
+    said = interrupted(asked, tmp_path, f".{name}-*.part", sent)
     if "nothing was written" in said:
         assert out.read_text() == "what was there before"
         return

@@ -294,6 +294,64 @@ def test_a_condition_on_an_unknown_column_names_those_there_are(
         model.sample(3, where=5)  # type: ignore[arg-type]
 
 
+def test_a_condition_on_what_is_never_missing_advises_nothing_that_cannot_be_done(
+    model: mx.Synthesizer,
+) -> None:
+    with pytest.raises(RuleSyntaxError) as found:
+        model.sample(3, where="age >= 40 or sex is missing")
+    assert "`sex` was missing in no row of the table" in str(found.value)
+    assert "declare" not in str(found.value)
+
+
+def test_a_column_without_a_name_keeps_it(tmp_path: Path) -> None:
+    """As pandas writes its index, numbered anew here; other columns without a name are learned."""
+    pd.DataFrame({"x": np.arange(COUNT) % 10}).to_csv(tmp_path / "index.csv")
+    labels = pl.DataFrame({"": ["a", "b"] * 30, "x": np.arange(COUNT) % 10})
+    for table in (tmp_path / "index.csv", labels):
+        own = fitted(table)
+        made = own.sample(20)
+        assert made.columns == ["", "x"]
+        for name in ("made.csv", "made.parquet"):
+            own.sample_to(tmp_path / name, 20)
+            given = own.sample(given=tmp_path / name)
+            assert given.with_columns(pl.col("").cast(made[""].dtype)).equals(made)
+    assert own.encoder.decode(own.encoder.encode(made)).equals(made)
+
+
+def test_a_column_that_is_called_as_a_flag_is_refused_before_it_is_learned() -> None:
+    for rules in (
+        "x: int[0, 9]?",
+        'x: int[0, 9]?; "x is missing": bool',
+        "y: int[0, 9]",
+    ):
+        table = {
+            "x": [1, None, 3] * 20,
+            "x is missing": [True, False, None] * 20,
+            "y": [1, 2, 3] * 20,
+        }
+        with pytest.raises(TableError, match=r"column 'x is missing' .* rename it"):
+            fitted(table, rules)
+
+
+def test_times_of_a_day_are_read_back_from_text(tmp_path: Path) -> None:
+    clock = [time(23, 59, 59), None, time(1, 2, 3)] * 20
+    own = fitted(pl.DataFrame({"x": [1, 2, 3] * 20, "clock": clock}))
+    made = own.sample(20)
+    path = tmp_path / "made.csv"
+    own.sample_to(path, 20)
+    assert set(pl.read_csv(path)["clock"].drop_nulls()) <= {"23:59:59", "01:02:03"}
+    assert own.sample(given=path).equals(made)
+    assert np.array_equal(own.log_prob(path), own.log_prob(made))
+    with pytest.raises(TableError, match=r"'12:00' .* 01:02:03 to 23:59:59"):
+        own.sample(given={"clock": ["12:00"]})
+
+
+def test_what_a_column_had_is_said_with_all_its_digits() -> None:
+    own = fitted({"x": [1, 2, 3] * 20, "pay": [0.01, 1234567.25, 8.5] * 20})
+    with pytest.raises(TableError, match=r"0\.01 to 1234567\.25 in steps"):
+        own.sample(given={"pay": [1234568.5]})
+
+
 @pytest.mark.parametrize("library", ["pandas", "arrow", "mapping"])
 def test_the_encoder_takes_tables_of_any_kind(
     model: mx.Synthesizer, library: str

@@ -333,7 +333,7 @@ def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Va
 def _choices(group: Sequence[Variable]) -> int:
     """How many values the only column of a group has, if these are two or few labels; else 0."""
     columns = [v for v in group if v.role != "missing"]
-    if len(columns) > 1 or isinstance(columns[0].domain, Real):
+    if len(columns) != 1 or isinstance(columns[0].domain, Real):
         return 0
     domain = columns[0].domain
     most = FEW_LABELS if isinstance(domain, Category) else 2

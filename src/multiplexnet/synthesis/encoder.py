@@ -245,7 +245,7 @@ class Encoder:
 
     def _frame(self, codes: Any, values: Whole, labels: Labels) -> pl.DataFrame:
         place = {column: j for j, column in enumerate(self._allowed.columns)}
-        found = []
+        found = {}
         for column in self._schema.specification.variables:
             j = place[column]
             own = pl.Series(codes[:, j])
@@ -254,7 +254,7 @@ class Encoder:
                 own = names.gather(values[:, j])
             elif labels == "keep" and isinstance(column.domain, Bool):
                 own = pl.Series(values[:, j] != 0)
-            found.append(own.alias(self._names[column]))
+            found[self._names[column]] = own
         return pl.DataFrame(found)
 
     def decode(self, codes: Any) -> pl.DataFrame:

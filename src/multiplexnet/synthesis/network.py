@@ -27,6 +27,10 @@ __all__ = ["Network", "Shape"]
 
 FREE = 0.1
 """How large the free part of an embedding begins, beside the smooth one."""
+MOST_TOKENS = 1_000_000
+"""Tokens of all columns of a model,"""
+MOST_WEIGHTS = 1 << 28
+"""and weights, about: a file that tells of more is not read."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ class Shape:
     layers: int = 2
     waves: int = 24
     dropout: float = 0.5
+
+    def is_too_large(self, columns: int, tokens: int) -> bool:
+        """Whether a network over so many columns and tokens is larger than those that are read from files."""
+        weights = columns**2 * self.embedding * self.width + tokens * self.width
+        return tokens > MOST_TOKENS or weights > MOST_WEIGHTS
 
 
 class Network(nn.Module):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 __all__ = ["in_place_of"]
 
@@ -17,6 +18,7 @@ def in_place_of(
 ) -> Iterator[Path]:
     """The draft of a file, which takes its place if all goes well, and else is removed.
 
+    Each has a name of its own: two programs that write the same file do not write into each other's draft.
     Links are followed, and what is no plain file, such as a pipe, is written itself.
 
     Args:
@@ -27,7 +29,7 @@ def in_place_of(
     if own.exists() and not own.is_file():
         yield own
         return
-    draft = own.with_name(f".{own.name}.part")
+    draft = own.with_name(f".{own.name}-{uuid4().hex[:8]}.part")
     try:
         try:
             with _named(path, draft):

@@ -46,7 +46,7 @@ from multiplexnet.synthesis.columns.tokens import Tokens
 from multiplexnet.synthesis.columns.types import type_from, type_record
 from multiplexnet.synthesis.growing import Branches
 from multiplexnet.synthesis.leaves import LeafCounts, Leaves, Worth
-from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.network import MOST_TOKENS, Shape
 from multiplexnet.synthesis.texts import with_true_texts
 from multiplexnet.synthesis.training import RowModel
 
@@ -61,9 +61,7 @@ WITHOUT_TREES = "multiplexnet table model 1"
 DOCUMENT = "model.json"
 LARGEST_DOCUMENT = 1 << 25
 """Bytes of JSON: more would take seconds to be read, and no model that was met has a tenth of it."""
-MOST_TOKENS = 1_000_000
 WIDEST = 4_096
-MOST_PARAMETERS = 1 << 28
 MOST_NODES = 1 << 26
 MOST_TREES = 1_000
 MOST_WORTH = 1e9
@@ -373,10 +371,7 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
             raise ValueError(f"a range that {column.name!r} does not have")
     tokens = tuple(_tokens(file, j, sizes[j], ranges[j]) for j in range(len(own)))
     shape = _shape(document["shape"])
-    if (
-        len(own) ** 2 * shape.embedding * shape.width + sum(sizes) * shape.width
-        > MOST_PARAMETERS
-    ):
+    if shape.is_too_large(len(own), sum(sizes)):
         raise ValueError("a network that is too large")
     model = RowModel.fresh(allowed, tokens, shape)
     is_dense = document["format"] not in (WITH_OUTER, FORMAT)

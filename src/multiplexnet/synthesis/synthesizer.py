@@ -248,6 +248,8 @@ class Synthesizer:
         text = f"{count:,} of {len(obeys):,} rows break rules ({why})"
         if not obeys.any():
             refuse_contradictions(self.rules)
+        learned = own.found.movable if violations == "repair" else obeys
+        if not learned.any():
             never = unmet(report)
             named = " and ".join(f"`{rule}`" for rule in never[:SHOWN])
             hint = f"; {named} holds in none" if never else ""
@@ -614,6 +616,13 @@ def _compiled_here(specification: Specification, rows: Whole) -> AllowedRows:
         found = allowed_by(specification, deadline=deadline, may_be_outer=True)
     except (CascadeBudgetExceeded, CompileTimeout) as error:
         raise DenseRulesError(error) from None
+    except GridError as error:
+        if len(rows) or not error.is_empty:
+            raise
+        raise TableError(
+            "no row obeys the rules, nor does any other one within the ranges of its columns: nothing can be repaired; "
+            "change a rule, or mend some rows"
+        ) from None
     lossy = {v for own in found.cascades if not own.complete for v in own.visible}
     if not lossy or _lost(found, rows) <= MOST_LOST * len(rows):
         return found

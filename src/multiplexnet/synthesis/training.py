@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Category, Variable
 from multiplexnet.synthesis.allowed import AllowedRows, LeftIntervals
 from multiplexnet.synthesis.chances import Chances, Weights
@@ -381,8 +382,7 @@ class _Fit:
         self.held = data.at(order[:apart])
         self.used = data.at(order[apart:])
         self.seconds = seconds
-        fitting = [own for own in recipes if own.columns <= values.shape[1]]
-        self.recipes = fitting or recipes
+        self.recipes = self._fitting(recipes)
         self.tell = tell
         self.begun = ""
         self.file: Path | None = None
@@ -397,6 +397,19 @@ class _Fit:
         self.trees: dict[int, list[Leaves | None]] = {}
         self.growing = 0.0
         """Seconds that trees took to grow."""
+
+    def _fitting(self, recipes: Sequence[Recipe]) -> list[Recipe]:
+        """The recipes for so many columns, whose networks files can hold."""
+        columns = len(self.tokens)
+        sizes = columns, sum(map(len, self.tokens))
+        wanted = [own for own in recipes if own.columns <= columns] or recipes
+        found = [own for own in wanted if not own.shape.is_too_large(*sizes)]
+        if not found:
+            raise TableError(
+                f"{columns:,} columns are too many to be learned together (one with empty cells counts as two): "
+                "leave some out"
+            )
+        return found
 
     @property
     def spent(self) -> float:

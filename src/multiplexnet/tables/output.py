@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Protocol
+from uuid import uuid4
 
 import polars as pl
 
@@ -62,7 +63,7 @@ class Output:
         self._reason = COLUMN
         while self._reason in self.names:
             self._reason += "_"
-        self._draft = path.with_name(f".{path.name}.part")
+        self._draft = path.with_name(f".{path.name}-{uuid4().hex[:8]}.part")
         self._writer = writer_of(path, "violating rows", self._draft)
         self._waiting: list[pl.DataFrame] = []
 

@@ -36,7 +36,7 @@ from multiplexnet.synthesis.columns.schema import (
     decimal_texts,
 )
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.synthesis.columns.types import in_plain, type_record
+from multiplexnet.synthesis.columns.types import in_plain, times_in, type_record
 from multiplexnet.tables.cells import (
     MISSING,
     NAN,
@@ -209,6 +209,7 @@ def schema_of(
         raise TableError(
             f"{table.title}: there is no column to learn ({'; '.join(notes)})"
         )
+    _refuse_called_as_flags(declared)
     everything = replace(specification, variables=tuple(declared))
     together = _together(read, everything, notes)
     names = {own.field.name for own in read} | {other.name for other in others}
@@ -231,6 +232,16 @@ def _refuse_inputs(specification: Specification) -> None:
         raise TableError(
             f"the rules call {specification.functions[0]}(…), and a table has no functions: leave such rules out"
         )
+
+
+def _refuse_called_as_flags(declared: Sequence[Variable]) -> None:
+    """Raises ``TableError`` if a column has the name of what says that another one is missing."""
+    flags = {v.name for v in declared if v.is_flag}
+    for variable in declared:
+        if not variable.is_flag and variable.name in flags:
+            raise TableError(
+                f"column {variable.name!r} is called as rules call the empty cells of another column: rename it"
+            )
 
 
 def _plain(cells: pl.Series) -> pl.Series:
@@ -554,7 +565,7 @@ def _together(
         columns.append(own.steps)
         fields.append(replace(own.field, variable=variable, flag=flag))
     values = np.stack(columns, -1)
-    exact = pl.DataFrame([own.exact for own in read])
+    exact = pl.DataFrame({own.field.name: own.exact for own in read})
     return ReadTable(
         Schema(tuple(fields), declared),
         values,
@@ -629,7 +640,10 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
         if field.name not in frame.columns:
             continue
         declared = next(v for v in schema.declared.columns if v.name == field.declared)
-        read = cells_of(declared, in_plain(_plain(frame[field.name])))
+        cells = _plain(frame[field.name])
+        if field.given == pl.Time:
+            cells = times_in(cells)
+        read = cells_of(declared, in_plain(cells))
         missing = _empty(read)
         unread = _unread(read)
         numbers = _floats(read.column)

@@ -43,6 +43,8 @@ MOST_NAMES = 40
 """Columns that a message names."""
 DECLARE = ": declare it, as in "
 """What is said of names that rules do not know."""
+NEVER = " is never missing: declare"
+"""What is said of columns that have a value in every row."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,17 @@ class Schema:
 
     def _of_columns(self, error: ValueError) -> ValueError:
         """The error of a condition: it can declare nothing, and speaks of columns that are there."""
-        if not isinstance(error, RuleSyntaxError) or DECLARE not in error.reason:
+        if not isinstance(error, RuleSyntaxError):
+            return error
+        if NEVER in error.reason:
+            return RuleSyntaxError(
+                f"{error.reason.partition(NEVER)[0]} was missing in no row of the table that was learned, "
+                "and is in none that is made",
+                line=error.line,
+                column=error.column,
+                source=error.source,
+            )
+        if DECLARE not in error.reason:
             return error
         unknown = error.reason.partition(DECLARE)[0]
         names = [field.declared for field in self.fields]
@@ -216,7 +228,7 @@ class Schema:
                 found[other.name] = passed[other.name]
             elif other.kind != "text":
                 found[other.name] = other.cells(rows)
-        return pl.DataFrame([found[name] for name in self.names if name in found])
+        return pl.DataFrame({name: found[name] for name in self.names if name in found})
 
 
 def _without_lines(error: ValueError, lines: int) -> ValueError:

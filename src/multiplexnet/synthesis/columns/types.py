@@ -15,6 +15,7 @@ __all__ = [
     "pandas_frame",
     "pandas_types",
     "pandas_types_from",
+    "times_in",
     "type_from",
     "type_record",
 ]
@@ -81,6 +82,19 @@ def in_plain(cells: pl.Series) -> pl.Series:
         return cells
     ticks = cells.cast(pl.Int64)
     return ticks // SECOND if (ticks % SECOND == 0).all() else cells
+
+
+def times_in(cells: pl.Series) -> pl.Series:
+    """Texts that are times of a day as these, as files of text have them; other cells as they are.
+
+    Example:
+        >>> times_in(pl.Series(["00:01:01"])).to_list()
+        [datetime.time(0, 1, 1)]
+    """
+    if cells.dtype != pl.String:
+        return cells
+    times = cells.str.to_time("%H:%M:%S", strict=False)
+    return cells if times.null_count() > cells.null_count() else times
 
 
 def type_record(dtype: pl.DataType) -> Record:

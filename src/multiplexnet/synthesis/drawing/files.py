@@ -127,7 +127,10 @@ def _file(
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
     """Times as texts that are read back."""
-    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%d %H:%M:%S"))
+    return frame.with_columns(
+        pl.col(pl.Datetime).dt.strftime("%Y-%m-%d %H:%M:%S"),
+        pl.col(pl.Time).dt.strftime("%H:%M:%S"),
+    )
 
 
 def _folder(

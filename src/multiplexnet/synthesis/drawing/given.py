@@ -26,6 +26,7 @@ from multiplexnet.synthesis.allowed import allowed_by
 from multiplexnet.synthesis.columns.reading import cells_in
 from multiplexnet.synthesis.columns.schema import Field, Schema
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.columns.types import in_type
 from multiplexnet.synthesis.drawing.conditions import Condition
 
 __all__ = [
@@ -167,7 +168,12 @@ def had(field: Field) -> str:
     assert high is not None
     if field.kind in ("int", "float", "decimal"):
         step = f" in steps of {float(field.step):g}" if field.step != 1 else ""
-        return f"{float(low * field.step):g} to {float(high * field.step):g}{step}"
+        if field.given == pl.Time:
+            first, last = in_type(pl.Series([int(low), int(high)]), pl.Time())
+            step = f" seconds, {first} to {last}"
+        return (
+            f"{float(low * field.step):.15g} to {float(high * field.step):.15g}{step}"
+        )
     if field.kind == "bool":
         return "true or false"
     return " to ".join(value_text(field.variable, Fraction(end)) for end in (low, high))
