@@ -213,6 +213,9 @@ def test_a_folder_that_was_begun_is_completed(
         model.sample_to(folder, 5_000, seed=1)
     with pytest.raises(TableError, match="is not empty"):
         model.sample_to(tmp_path, 5)
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(TableError, match="notes is no folder: name a .csv"):
+        model.sample_to(tmp_path / "notes", 5)
     with pytest.raises(TableError, match="into a folder"):
         model.sample_to(tmp_path / "rows.xlsx", 5)
 

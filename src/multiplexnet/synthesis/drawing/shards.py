@@ -48,10 +48,14 @@ def opened_folder(folder: Path, digest: str, rows: int) -> None:
     """Make the folder of a sample, or find it begun.
 
     Raises:
-        TableError: it holds something else.
+        TableError: it holds something else, or is no folder.
         OSError: as the system says.
     """
     told = {"sample": digest, "rows": rows, "shard": SHARD}
+    if folder.exists() and not folder.is_dir():
+        raise TableError(
+            f"{folder} is no folder: name a .csv or .parquet file, or a folder for shards"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / TOLD
     if path.exists():
