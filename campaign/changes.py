@@ -47,7 +47,8 @@ def changes(subject: Subject) -> Iterator[Finding]:
     raw = _raw(ROWS, subject, generator)
     given = _inputs(ROWS, subject, generator)
     for _, rows, known in subject.answers(subject.best, raw, given):
-        yield Finding("forward mode", _forward(subject.best, rows, known, generator))
+        told = _forward(subject.best, rows, known, generator, _may_tie(subject))
+        yield Finding("forward mode", told)
 
 
 def in_a_graph(subject: Subject, graph: Ask, rows: int) -> str:
@@ -75,7 +76,8 @@ def in_a_graph(subject: Subject, graph: Ask, rows: int) -> str:
         if not b.isfinite().all():
             return "a gradient of the graph is not finite"
         one, other = a[near], b[near]
-        wrong = _apart(one, other, CLOSE[mux.dtype] * (one.abs() + other.abs()).max())
+        close = CLOSE[mux.dtype] * (one.abs() + other.abs()).max()
+        wrong = _apart(one, other, close, _may_tie(subject))
         if wrong:
             return wrong
     return ""
@@ -89,7 +91,21 @@ def _is_comparable(subject: Subject) -> bool:
     return all(d.lower != d.upper or d.upper is None for d in subject.sentence.inputs)
 
 
-def _forward(ask: Ask, raw: Tensor, given: Given, generator: torch.Generator) -> str:
+def _may_tie(subject: Subject) -> bool:
+    """Whether ends of outputs are rounded to whole numbers, where different ones often meet.
+
+    There derivatives have two answers, and the two ways may differ; that one of them is cut off shows all the same.
+    """
+    return any(d.kind != "real" for d in subject.sentence.outputs)
+
+
+def _forward(
+    ask: Ask,
+    raw: Tensor,
+    given: Given,
+    generator: torch.Generator,
+    may_tie: bool,
+) -> str:
     expected, weights = _backward(ask, raw, given, None, generator)
     if expected is None:
         return ""
@@ -116,7 +132,8 @@ def _forward(ask: Ask, raw: Tensor, given: Given, generator: torch.Generator) ->
     most = max(float(direction.abs().max()) for direction in directions)
     lost = most * (weights.abs() * (FLOOR + NOISE * x.double().abs())).sum(-1)
     lost = lost.masked_fill((x.abs() > LARGE).any(-1) | _is_far(raw), torch.inf)
-    return _apart(backward.sum(-1), forward.sum(-1), CLOSE[raw.dtype] * sizes + lost)
+    close = CLOSE[raw.dtype] * sizes + lost
+    return _apart(backward.sum(-1), forward.sum(-1), close, may_tie)
 
 
 def _backward(
@@ -140,10 +157,10 @@ def _backward(
     return [gradient.double() for gradient in found], weights
 
 
-def _apart(backward: Tensor, other: Tensor, close: Tensor) -> str:
+def _apart(backward: Tensor, other: Tensor, close: Tensor, may_tie: bool) -> str:
     """Where two are not close, in words."""
     wrong = ~((backward - other).abs() <= close) & (backward != other)
-    if not wrong.any():
+    if not wrong.any() or (may_tie and other.any()):
         return ""
     return f"{float(backward[wrong][0])} backward, and {float(other[wrong][0])}"
 
