@@ -29,7 +29,7 @@ from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.maps import part_from
 from multiplexnet.certificate.margins import margins, solved
-from multiplexnet.certificate.questions import Cvc5Writer
+from multiplexnet.certificate.questions import Answer, Cvc5Writer
 from multiplexnet.certificate.report import Report
 from multiplexnet.compiler.record import RecordReader, variables_from
 from multiplexnet.errors import (
@@ -744,6 +744,23 @@ def test_exit_codes(files: Path) -> None:
         run("certify", files / "good.json", "--rules", files / "good.json").exit_code
         == 2
     )
+
+
+def test_what_cvc5_does_not_decide_is_open_and_no_failure(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    implied = Cvc5Writer.implied
+
+    def only_few(writer: Cvc5Writer, premises: Any, conclusion: Any) -> Answer:
+        answer = implied(writer, premises, conclusion)
+        return answer if writer.questions < 2 else Answer(False)
+
+    monkeypatch.setattr(Cvc5Writer, "implied", only_few)
+    report = checked(Certificate.load(files / "good.json"))
+    layer = [s for s in report.statements if "layer computes" in s.text]
+    assert [s.verdict for s in layer] == ["open"] * len(layer) != []
+    assert report.is_open
+    assert not report.certified
 
 
 def test_as_json(files: Path) -> None:

@@ -18,7 +18,7 @@ Nothing of the compiler is used and nothing the certificate says is taken on tru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -277,10 +277,15 @@ class _Check:
         def statement(made: RecordedBlock) -> Claim:
             names = _names(made.block.outputs)
             text = f"what the layer computes for {names} is inside its terms, all of them, with the margins it says"
+            undecided = None
             for k, (term, parts) in enumerate(made.terms):
-                for why, point in _faults(term, parts, self.layer.form, writer):
-                    return Claim(text, False, f"term {k}: {why}", point)
-            return Claim(text, True)
+                for fault in _faults(term, parts, self.layer.form, writer):
+                    why = f"term {k}: {fault.why}"
+                    claim = Claim(text, False, why, fault.point, fault.is_open)
+                    if not fault.is_open:
+                        return claim
+                    undecided = undecided or claim
+            return undecided or Claim(text, True)
 
         return statement
 
@@ -434,10 +439,19 @@ class Meaning:
 # --- layer ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Fault:
+    """What is wrong with the parts of a term, and where; or what the solver did not decide."""
+
+    why: str
+    point: Mapping[str, Fraction] | None = None
+    is_open: bool = False
+
+
 def _faults(
     term: Term, parts: Sequence[Part], form: Format, writer: Cvc5Writer
-) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
-    """What is wrong with the parts of a term, and where."""
+) -> Iterator[_Fault]:
+    """What is wrong with the parts of a term, or not decided."""
     constant = {
         pair for part in parts if isinstance(part, Box) for pair in part.constants()
     }
@@ -448,13 +462,13 @@ def _faults(
         term.fixed
     ):  # to the solver its values are whole numbers, to the layer they are not
         if (variable, value) not in constant:
-            yield f"{variable.name} is not the constant {value}", None
+            yield _Fault(f"{variable.name} is not the constant {value}")
             return
     _tell_lengths(term, dict(constant), writer)
     for part in parts:
         names = _names(part.outputs)
         for why in part.faults(form):
-            yield f"the part over {names}: {why}", None
+            yield _Fault(f"the part over {names}: {why}")
             return
         yield from _unproved(
             f"the part over {names} may leave the format",
@@ -482,7 +496,7 @@ def _tell_lengths(
 
 def _unproved(
     why: str, premises: Sequence[Atom], conclusions: Sequence[Atom], writer: Cvc5Writer
-) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
+) -> Iterator[_Fault]:
     """Nothing if the premises imply the conclusions; those that stand among the premises need no proof."""
     known = set(map(_normal, premises))
     open_ = [atom for atom in conclusions if _normal(atom) not in known]
@@ -490,11 +504,12 @@ def _unproved(
         answer = writer.implied(
             map(writer.formula, premises), writer.all_of(map(writer.formula, open_))
         )
-        if not answer.proved:
-            yield (
-                why if answer.point is not None else f"{why}: cvc5 gave no answer",
-                answer.point,
-            )
+        if answer.proved:
+            return
+        if answer.point is None:
+            yield _Fault(f"{why}: cvc5 gave no answer", is_open=True)
+        else:
+            yield _Fault(why, answer.point)
 
 
 def _normal(atom: Atom) -> Atom:
