@@ -14,7 +14,7 @@ from typing import Any
 from multiplexnet.compiler.cascade import build, carriers, grid, record
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, right_side
-from multiplexnet.compiler.cascade.projection import between, options, order, project
+from multiplexnet.compiler.cascade.projection import between, options, project
 from multiplexnet.compiler.cascade.projection.between import Between
 from multiplexnet.compiler.cascade.projection.project import Projection
 from multiplexnet.compiler.cascade.projection.rows import Row
@@ -34,7 +34,7 @@ def _dropped() -> Sequence[Patch]:
         found = honest(*arguments)
         return replace(found, clauses=found.clauses[:-1])
 
-    return [(order, "projection", projected)]
+    return [(build, "projection", projected)]
 
 
 def _real_shadow() -> Sequence[Patch]:
