@@ -521,8 +521,7 @@ FAULTS = (
     Fault("tables looked at", "a certificate once issued is believed", lambda: [
         (layer, "fingerprint", lambda module: "")]),
     Fault("rules about inputs", "rows that break a rule about inputs alone are let in", lambda: [
-        (input_columns, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)],
-        "the solver refuses such rules when the layer is built, but for those about functions"),
+        (input_columns, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)]),
     Fault("autocast", "it is left on inside the layer", lambda: [
         (torch, "is_autocast_enabled", lambda *arguments: False)]),
     Fault("implicit equalities", "flat terms keep their inequalities", lambda: [
